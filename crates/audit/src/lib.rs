@@ -1,0 +1,1 @@
+//! Retrieval quality with intervals

@@ -1,0 +1,1 @@
+//! The data owner's side: vault, keys, protect, search

@@ -1,0 +1,1 @@
+//! What both sides agree on: messages, codec, limits and the list of leaks

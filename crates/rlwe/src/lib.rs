@@ -1,0 +1,1 @@
+//! The ring, sampling, CKKS in coefficient layout, noise model and parameter sets

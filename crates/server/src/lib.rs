@@ -1,0 +1,1 @@
+//! Scores encrypted queries against stored rows
