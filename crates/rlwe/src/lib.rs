@@ -1,1 +1,79 @@
-//! The ring, sampling, CKKS in coefficient layout, noise model and parameter sets
+//! Encrypted inner products over one RLWE ring.
+//!
+//! The client encrypts integer vectors, the server multiplies them by integer vectors it holds
+//! in the clear, and the client reads the inner products. That is all this crate does: it knows
+//! nothing of documents, cells or networks.
+//!
+//! # Concepts
+//!
+//! * [`Parameters`]: ring degree `N`, how many bits go up and how many come down. Validated once,
+//!   refused when `(N, log2 q)` is above the 128-bit quantum ceiling.
+//! * [`RequestKey`]: a fresh ternary secret and a fresh public seed, consumed by the one
+//!   encryption it may serve. What remains is a [`ResponseKey`], which can only open.
+//! * [`Layout`]: where the coordinates of a vector sit in a polynomial so that
+//!   `floor(N / width)` inner products land in known coefficients of one product.
+//! * [`Evaluator`]: the server's side. Products of different query ciphertexts add up in one
+//!   response when their operands take different positions.
+//! * [`ScoreScale`]: the scale at which no inner product can wrap, and the error to expect.
+//!
+//! # A request, top to bottom
+//!
+//! ```
+//! use shard_rlwe::{Entropy, Evaluator, Layout, OperandBound, OperandScale,
+//!     Parameters, RequestKey, ScoreScale};
+//!
+//! let parameters = Parameters::default();
+//! let layout = Layout::new(parameters.degree(), 3, 1).unwrap();
+//! let operand = [3_i32, -1, 2]; // what the server holds
+//! let query = [0.5, 0.25, -1.0]; // what the client asks
+//!
+//! let scale = ScoreScale::for_query(
+//!     &parameters, &layout, &query, OperandScale::from_exponent(0), OperandBound::of(&operand),
+//! );
+//! let key = RequestKey::fresh(&parameters, Entropy::from_os().unwrap());
+//! let (key, seed, ciphertexts) = key.encrypt(&layout.encode_query(&query, scale.query()));
+//!
+//! let evaluator = Evaluator::new(parameters.clone(), layout.clone());
+//! let queries = evaluator.prepare(&seed, &ciphertexts).unwrap();
+//! let responses = evaluator.respond(&queries, &[&[&operand]]).unwrap();
+//!
+//! let score = scale.to_score(key.open(&responses[0])[0]);
+//! assert!((score - (0.5 * 3.0 - 0.25 - 2.0)).abs() < 1e-5);
+//! ```
+//!
+//! # Map
+//!
+//! `parameters` (what may be built) → `ntt`, `ring` (arithmetic) → `sample`, `secret`,
+//! `ciphertext` (keys and encryption) → `layout`, `evaluate` (products) → `response` (modulus
+//! switch, truncation) → `scale` (noise model). `pack` is the bit packing of both directions.
+//!
+//! # Non-goals
+//!
+//! No ciphertext-ciphertext products, no bootstrapping, no circuit privacy (a client that holds
+//! the query key can solve for the operands it was scored against), no protection of the shape
+//! of a request.
+
+mod ciphertext;
+mod evaluate;
+mod layout;
+mod ntt;
+mod pack;
+mod parameters;
+mod response;
+mod ring;
+mod sample;
+mod scale;
+mod secret;
+#[cfg(test)]
+mod tests;
+
+pub use ciphertext::{Ciphertext, RequestKey, ResponseKey, Seed};
+pub use evaluate::{EvaluateError, Evaluator, PreparedQuery};
+pub use layout::{Layout, LayoutError, MAX_WIDTH, Position, Query};
+pub use ntt::{Ntt, TfheNtt};
+pub use pack::{PackError, packed_len};
+pub use parameters::{MODULUS, ParameterError, Parameters, RingDegree};
+pub use response::Response;
+pub use ring::{Coefficients, Evaluations, Poly, Ring};
+pub use sample::{ERROR_VARIANCE, Entropy, EntropyError};
+pub use scale::{OPERAND_BITS, OperandBound, OperandOverflow, OperandScale, ScoreScale};
