@@ -1,1 +1,38 @@
-//! What both sides agree on: messages, codec, limits and the list of leaks
+//! What client and server agree on: messages, their bytes, their limits, and the list of
+//! everything the server learns.
+//!
+//! # Concepts
+//!
+//! * [`Leak`] and [`Disclosed`]: the trust boundary as a type. Whatever a client sends is a
+//!   ciphertext or a `Disclosed<T>`, which only [`declassify`] makes and which names the leak it
+//!   belongs to. `docs/LEAKAGE.md` is the same list in words; a test holds the two together.
+//! * [`CellTag`], [`RowHandle`], [`Epoch`]: the only names the server knows. Tags and handles
+//!   are keyed pseudorandom words, fresh in every epoch.
+//! * [`RowBatch`], [`RerankRequest`], [`RerankResponse`], [`Refusal`]: the messages. Each has
+//!   one canonical encoding; decoding checks every length against a limit *before* it allocates
+//!   and refuses anything that is not canonical.
+//!
+//! # Map
+//!
+//! `leak` (trust boundary) · `names` (tags, handles, epochs) · `wire` (reader, header, limits) ·
+//! `rows`, `rerank`, `refusal` (messages).
+//!
+//! # Non-goals
+//!
+//! No network, no storage, no keys.
+
+mod leak;
+mod names;
+mod refusal;
+mod rerank;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+pub use leak::{Disclosed, Leak, declassify};
+pub use names::{CellTag, Epoch, RowHandle};
+pub use refusal::{Refusal, RefusalCode};
+pub use rerank::{CandidateError, Candidates, RerankRequest, RerankResponse};
+pub use rows::{Row, RowBatch};
+pub use wire::{DecodeError, Limits, MessageKind, WIRE_VERSION, message_kind};

@@ -1,0 +1,110 @@
+//! Everything the server learns, as an enum, and the only door through which it leaves.
+
+/// One thing that the server learns. `docs/LEAKAGE.md` says for each what follows from it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Leak {
+    /// The stored rows: turned residuals, hence their norms and the inner products of rows that
+    /// share a cell.
+    StoredRows,
+    /// Which rows share a cell.
+    CellMembership,
+    /// How many rows there are, how wide they are, and the number of the epoch.
+    CollectionShape,
+    /// Which cells a query touches.
+    ActiveCells,
+    /// Which rows a query asks to be scored, as a set without order.
+    CandidateHandles,
+    /// Parameters, size and time of a request.
+    RequestShape,
+}
+
+impl Leak {
+    /// Every leak, in the order of the contract.
+    pub const ALL: [Leak; 6] = [
+        Leak::StoredRows,
+        Leak::CellMembership,
+        Leak::CollectionShape,
+        Leak::ActiveCells,
+        Leak::CandidateHandles,
+        Leak::RequestShape,
+    ];
+
+    /// The name that the contract, the demo and the audit use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Leak::StoredRows => "stored-rows",
+            Leak::CellMembership => "cell-membership",
+            Leak::CollectionShape => "collection-shape",
+            Leak::ActiveCells => "active-cells",
+            Leak::CandidateHandles => "candidate-handles",
+            Leak::RequestShape => "request-shape",
+        }
+    }
+
+    /// One sentence for a person.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Leak::StoredRows => {
+                "the turned residuals: their lengths, and inner products within a cell"
+            }
+            Leak::CellMembership => "which rows share a key",
+            Leak::CollectionShape => "how many rows, how wide, which epoch",
+            Leak::ActiveCells => "which cells a query touches",
+            Leak::CandidateHandles => "which rows a query asks about, without order or scores",
+            Leak::RequestShape => "ring parameters, bytes and time of each request",
+        }
+    }
+}
+
+/// A value that has been cleared to leave the client, with the leak it is accounted under.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Disclosed<T> {
+    value: T,
+    leak: Leak,
+}
+
+/// Clears a value to leave the client. Every call is a line of the leakage contract.
+pub fn declassify<T>(value: T, leak: Leak) -> Disclosed<T> {
+    Disclosed { value, leak }
+}
+
+impl<T> Disclosed<T> {
+    /// What it is accounted under.
+    pub fn leak(&self) -> Leak {
+        self.leak
+    }
+
+    /// Unwraps the value.
+    pub fn into_inner(self) -> T {
+        self.value
+    }
+}
+
+impl<T> std::ops::Deref for Disclosed<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of the contract's table start with `| name |` in code quotes.
+    #[test]
+    fn contract_lists_exactly_the_leaks_of_the_enum() {
+        let contract = include_str!("../../../docs/LEAKAGE.md");
+        let table = contract
+            .split("<!-- leaks -->")
+            .nth(1)
+            .expect("the contract's table stands between two <!-- leaks --> marks");
+        let listed: Vec<&str> = table
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name))
+            .collect();
+        let expected: Vec<&str> = Leak::ALL.iter().map(|leak| leak.name()).collect();
+        assert_eq!(listed, expected);
+    }
+}

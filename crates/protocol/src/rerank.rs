@@ -1,0 +1,259 @@
+//! What a query sends and what comes back.
+
+use shard_rlwe::{Ciphertext, Layout, Parameters, Response, RingDegree, Seed};
+
+use crate::leak::{Disclosed, Leak, declassify};
+use crate::names::{CellTag, Epoch, RowHandle};
+use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer, ascending, word};
+
+/// Why a set of candidates is not well formed.
+#[derive(Debug, thiserror::Error, PartialEq, Eq, Clone, Copy)]
+pub enum CandidateError {
+    /// No cell at all.
+    #[error("no candidates")]
+    Empty,
+    /// A cell without rows would be a ciphertext for nothing.
+    #[error("cell {0} has no candidates")]
+    EmptyCell(CellTag),
+    /// A cell or row named twice.
+    #[error("a cell or row is named twice")]
+    Repeated,
+}
+
+/// The rows a query asks to be scored, by cell. Cells are in tag order and rows in handle
+/// order, so neither the rank of a candidate nor the order of the owner's cells shows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Candidates {
+    cells: Disclosed<Vec<CellTag>>,
+    rows: Disclosed<Vec<Vec<RowHandle>>>,
+}
+
+impl Candidates {
+    /// Sorts cells and rows; refuses empty cells and repeated names.
+    pub fn new(mut cells: Vec<(CellTag, Vec<RowHandle>)>) -> Result<Self, CandidateError> {
+        cells.sort_unstable_by_key(|(tag, _)| *tag);
+        for (tag, rows) in &mut cells {
+            if rows.is_empty() {
+                return Err(CandidateError::EmptyCell(*tag));
+            }
+            rows.sort_unstable();
+            if !rows.is_sorted_by(|a, b| a < b) {
+                return Err(CandidateError::Repeated);
+            }
+        }
+        if cells.is_empty() {
+            return Err(CandidateError::Empty);
+        }
+        if !cells.is_sorted_by(|a, b| a.0 < b.0) {
+            return Err(CandidateError::Repeated);
+        }
+        let (tags, rows) = cells.into_iter().unzip();
+        Ok(Self {
+            cells: declassify(tags, Leak::ActiveCells),
+            rows: declassify(rows, Leak::CandidateHandles),
+        })
+    }
+
+    /// Cells with their rows, in the order in which they are scored.
+    pub fn iter(&self) -> impl Iterator<Item = (CellTag, &[RowHandle])> {
+        self.cells.iter().zip(self.rows.iter()).map(|(tag, rows)| (*tag, rows.as_slice()))
+    }
+
+    /// Number of cells.
+    pub fn cells(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows.iter().map(Vec::len).sum()
+    }
+}
+
+/// An encrypted query: for each active cell the query under that cell's key, encrypted, and the
+/// rows it is to be scored against.
+#[derive(Clone, Debug)]
+pub struct RerankRequest {
+    epoch: Disclosed<Epoch>,
+    shape: Disclosed<(Parameters, Layout)>,
+    candidates: Candidates,
+    seed: Seed,
+    ciphertexts: Vec<Ciphertext>,
+}
+
+impl RerankRequest {
+    /// A request; `ciphertexts` are the tiles of each cell in the order of the candidates.
+    ///
+    /// # Panics
+    /// When the number of ciphertexts is not cells times tiles.
+    pub fn new(
+        epoch: Epoch,
+        parameters: Parameters,
+        layout: Layout,
+        candidates: Candidates,
+        seed: Seed,
+        ciphertexts: Vec<Ciphertext>,
+    ) -> Self {
+        assert_eq!(ciphertexts.len(), candidates.cells() * layout.tiles(), "one query a cell");
+        Self {
+            epoch: declassify(epoch, Leak::CollectionShape),
+            shape: declassify((parameters, layout), Leak::RequestShape),
+            candidates,
+            seed,
+            ciphertexts,
+        }
+    }
+
+    /// The epoch whose names the request uses.
+    pub fn epoch(&self) -> Epoch {
+        *self.epoch
+    }
+
+    /// Ring parameters.
+    pub fn parameters(&self) -> &Parameters {
+        &self.shape.0
+    }
+
+    /// How vectors lie in the ring.
+    pub fn layout(&self) -> &Layout {
+        &self.shape.1
+    }
+
+    /// Cells and rows.
+    pub fn candidates(&self) -> &Candidates {
+        &self.candidates
+    }
+
+    /// Seed of the uniform halves.
+    pub fn seed(&self) -> &Seed {
+        &self.seed
+    }
+
+    /// Tiles of all cells.
+    pub fn ciphertexts(&self) -> &[Ciphertext] {
+        &self.ciphertexts
+    }
+
+    /// The wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        let (parameters, layout) = &*self.shape;
+        let mut writer = Writer::new(MessageKind::RerankRequest);
+        writer.bytes.reserve(
+            80 + self.candidates.cells() * 12
+                + self.candidates.rows() * 8
+                + self.ciphertexts.len() * Ciphertext::byte_len(parameters),
+        );
+        writer.u64(self.epoch.0);
+        writer.count(layout.width());
+        writer.u8(parameters.degree().log2() as u8);
+        writer.u8(parameters.upload_bits() as u8);
+        writer.u8(parameters.response_bits() as u8);
+        writer.count(layout.tiles());
+        writer.count(self.candidates.cells());
+        writer.count(self.candidates.rows());
+        writer.raw(&self.seed.0);
+        for (tag, rows) in self.candidates.iter() {
+            writer.u64(tag.0);
+            writer.count(rows.len());
+        }
+        for (_, rows) in self.candidates.iter() {
+            rows.iter().for_each(|handle| writer.u64(handle.0));
+        }
+        self.ciphertexts.iter().for_each(|ciphertext| writer.raw(ciphertext.as_bytes()));
+        writer.bytes
+    }
+
+    /// Reads the wire form. The parameters must be secure ones, every count within `limits`,
+    /// and the message exactly as long as its counts say.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(bytes, MessageKind::RerankRequest, limits)?;
+        let epoch = Epoch(reader.u64()?);
+        let width = reader.count("row width", limits.width)?;
+        let degree = 1_usize.checked_shl(u32::from(reader.u8()?)).unwrap_or(0);
+        let degree = RingDegree::new(degree)?;
+        let parameters = Parameters::new(degree, reader.u8()?.into(), reader.u8()?.into())?;
+        let layout = Layout::new(degree, width, reader.count("tiles", limits.width)?)?;
+        let cells = reader.count("cells", limits.cells)?;
+        let total = reader.count("candidates", limits.candidates)?;
+        let seed = Seed(reader.array()?);
+
+        let mut sizes = Vec::new();
+        for field in reader.fields(cells, 12)? {
+            let size = u32::from_le_bytes(field[8..].try_into().expect("four bytes")) as usize;
+            if size == 0 {
+                return Err(DecodeError::Invalid("a cell without candidates"));
+            }
+            sizes.push((CellTag(word(&field[..8])), size));
+        }
+        if sizes.iter().map(|(_, size)| size).sum::<usize>() != total {
+            return Err(DecodeError::Invalid("candidates of the cells do not add up"));
+        }
+        ascending("cell tags", &sizes.iter().map(|(tag, _)| *tag).collect::<Vec<_>>())?;
+        let mut handles = reader.fields(total, 8)?.map(|field| RowHandle(word(field)));
+        let mut listed = Vec::with_capacity(cells);
+        for (tag, size) in sizes {
+            let rows: Vec<RowHandle> = handles.by_ref().take(size).collect();
+            ascending("row handles", &rows)?;
+            listed.push((tag, rows));
+        }
+        let candidates = Candidates::new(listed)
+            .map_err(|_| DecodeError::Invalid("a request without candidates"))?;
+
+        let ciphertexts = reader
+            .fields(cells.saturating_mul(layout.tiles()), Ciphertext::byte_len(&parameters))?
+            .map(|field| Ciphertext::from_bytes(&parameters, field))
+            .collect::<Result<_, _>>()?;
+        reader.finish()?;
+        Ok(Self::new(epoch, parameters, layout, candidates, seed, ciphertexts))
+    }
+}
+
+/// The encrypted scores of a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RerankResponse {
+    responses: Vec<Response>,
+}
+
+impl RerankResponse {
+    /// Responses in order.
+    pub fn new(responses: Vec<Response>) -> Self {
+        Self { responses }
+    }
+
+    /// Responses in order.
+    pub fn responses(&self) -> &[Response] {
+        &self.responses
+    }
+
+    /// The wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MessageKind::RerankResponse);
+        writer.count(self.responses.len());
+        self.responses.iter().for_each(|response| writer.raw(response.as_bytes()));
+        writer.bytes
+    }
+
+    /// Reads the answer to a request of this shape: the request fixes how many responses there
+    /// are and how long each of them is.
+    pub fn decode(
+        bytes: &[u8],
+        parameters: &Parameters,
+        layout: &Layout,
+        candidates: usize,
+        limits: &Limits,
+    ) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(bytes, MessageKind::RerankResponse, limits)?;
+        let count = reader.count("responses", limits.candidates)?;
+        if count != layout.responses(candidates) {
+            return Err(DecodeError::Invalid("another number of responses than the request needs"));
+        }
+        let mut responses = Vec::with_capacity(count);
+        for index in 0..count {
+            let used = layout.used_slots(index, candidates);
+            let field = reader.take(Response::byte_len(parameters, used))?;
+            responses.push(Response::from_bytes(parameters, layout, used, field)?);
+        }
+        reader.finish()?;
+        Ok(Self { responses })
+    }
+}

@@ -1,0 +1,103 @@
+//! What the owner uploads.
+
+use crate::leak::{Disclosed, Leak, declassify};
+use crate::names::{CellTag, Epoch, RowHandle};
+use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer, word};
+
+/// One stored row: a turned residual in fixed point, by handle, in a cell.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// The cell whose key turned it.
+    pub cell: CellTag,
+    /// Its name.
+    pub handle: RowHandle,
+    /// `round(2^k z)`; the exponent `k` stays with the client.
+    pub coordinates: Vec<i32>,
+}
+
+/// Rows of one epoch, in handle order: the order of the names, which are pseudorandom, and so
+/// never the order of ingestion.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RowBatch {
+    epoch: Disclosed<Epoch>,
+    width: Disclosed<usize>,
+    rows: Disclosed<Vec<Row>>,
+}
+
+impl RowBatch {
+    /// A batch to upload. Sorts the rows by handle.
+    ///
+    /// # Panics
+    /// When a row has another width than `width`.
+    pub fn new(epoch: Epoch, width: usize, mut rows: Vec<Row>) -> Self {
+        assert!(rows.iter().all(|row| row.coordinates.len() == width), "rows of one width");
+        rows.sort_unstable_by_key(|row| row.handle);
+        Self {
+            epoch: declassify(epoch, Leak::CollectionShape),
+            width: declassify(width, Leak::CollectionShape),
+            rows: declassify(rows, Leak::StoredRows),
+        }
+    }
+
+    /// The epoch.
+    pub fn epoch(&self) -> Epoch {
+        *self.epoch
+    }
+
+    /// Coordinates of each row.
+    pub fn width(&self) -> usize {
+        *self.width
+    }
+
+    /// The rows, by ascending handle.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Takes the rows out.
+    pub fn into_rows(self) -> Vec<Row> {
+        self.rows.into_inner()
+    }
+
+    /// The wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MessageKind::RowBatch);
+        writer.bytes.reserve(16 + self.rows.len() * (16 + 4 * *self.width));
+        writer.u64(self.epoch.0);
+        writer.count(*self.width);
+        writer.count(self.rows.len());
+        for row in self.rows.iter() {
+            writer.u64(row.handle.0);
+            writer.u64(row.cell.0);
+            row.coordinates.iter().for_each(|z| writer.raw(&z.to_le_bytes()));
+        }
+        writer.bytes
+    }
+
+    /// Reads the wire form.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(bytes, MessageKind::RowBatch, limits)?;
+        let epoch = Epoch(reader.u64()?);
+        let width = reader.count("row width", limits.width)?;
+        if width == 0 {
+            return Err(DecodeError::Invalid("rows of width zero"));
+        }
+        let count = reader.count("rows", limits.rows)?;
+        let fields = reader.fields(count, 16 + 4 * width)?;
+        reader.finish()?;
+        let rows: Vec<Row> = fields
+            .map(|field| Row {
+                handle: RowHandle(word(&field[..8])),
+                cell: CellTag(word(&field[8..16])),
+                coordinates: field[16..]
+                    .chunks_exact(4)
+                    .map(|z| i32::from_le_bytes(z.try_into().expect("four bytes")))
+                    .collect(),
+            })
+            .collect();
+        if !rows.is_sorted_by(|a, b| a.handle < b.handle) {
+            return Err(DecodeError::Order("row handles"));
+        }
+        Ok(Self::new(epoch, width, rows))
+    }
+}

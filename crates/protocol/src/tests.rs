@@ -1,0 +1,192 @@
+//! Encodings: what goes in comes out, and nothing else comes out.
+
+use proptest::prelude::*;
+use shard_rlwe::{Ciphertext, Entropy, Layout, Parameters, RequestKey, Response};
+
+use super::*;
+
+fn batch() -> RowBatch {
+    let row = |handle, cell| Row {
+        handle: RowHandle(handle),
+        cell: CellTag(cell),
+        coordinates: vec![i32::MIN, -1, 0, i32::MAX],
+    };
+    RowBatch::new(Epoch(7), 4, vec![row(9, 1), row(2, 5), row(u64::MAX, 1)])
+}
+
+fn request() -> RerankRequest {
+    let parameters = Parameters::default();
+    let layout = Layout::new(parameters.degree(), 4, 2).unwrap();
+    let candidates = Candidates::new(vec![
+        (CellTag(8), vec![RowHandle(3), RowHandle(1)]),
+        (CellTag(2), vec![RowHandle(5)]),
+    ])
+    .unwrap();
+    let query = layout.encode_queries(&[0.5; 8], 1e6);
+    let key = RequestKey::fresh(&parameters, Entropy::from_os().unwrap());
+    let (_, seed, ciphertexts) = key.encrypt(&query);
+    RerankRequest::new(Epoch(7), parameters, layout, candidates, seed, ciphertexts)
+}
+
+fn response() -> (RerankResponse, Vec<u8>) {
+    let parameters = Parameters::default();
+    let layout = Layout::new(parameters.degree(), 4, 2).unwrap();
+    let body = vec![0; Response::byte_len(&parameters, 3)];
+    let one = Response::from_bytes(&parameters, &layout, 3, &body).unwrap();
+    let message = RerankResponse::new(vec![one]);
+    let bytes = message.encode();
+    (message, bytes)
+}
+
+fn decode_response(bytes: &[u8]) -> Result<RerankResponse, DecodeError> {
+    let parameters = Parameters::default();
+    let layout = Layout::new(parameters.degree(), 4, 2).unwrap();
+    RerankResponse::decode(bytes, &parameters, &layout, 3, &Limits::default())
+}
+
+/// Decodes as every kind of message; only panics are failures.
+fn decode_as_everything(bytes: &[u8]) {
+    let limits = Limits::default();
+    let _ = message_kind(bytes);
+    let _ = RowBatch::decode(bytes, &limits);
+    if let Ok(request) = RerankRequest::decode(bytes, &limits) {
+        assert_eq!(request.encode(), bytes, "one message has one encoding");
+    }
+    let _ = decode_response(bytes);
+    let _ = Refusal::decode(bytes, &limits);
+}
+
+#[test]
+fn row_batches_round_trip_in_handle_order() {
+    let back = RowBatch::decode(&batch().encode(), &Limits::default()).unwrap();
+    assert_eq!(back, batch());
+    assert!(back.rows().is_sorted_by_key(|row| row.handle));
+}
+
+#[test]
+fn requests_round_trip_with_cells_and_rows_sorted() {
+    let request = request();
+    let back = RerankRequest::decode(&request.encode(), &Limits::default()).unwrap();
+    assert_eq!(back.encode(), request.encode());
+    let listed: Vec<_> = back.candidates().iter().map(|(t, r)| (t, r.to_vec())).collect();
+    assert_eq!(
+        listed,
+        vec![(CellTag(2), vec![RowHandle(5)]), (CellTag(8), vec![RowHandle(1), RowHandle(3)])]
+    );
+    assert_eq!((back.epoch(), back.ciphertexts().len()), (Epoch(7), 4));
+}
+
+#[test]
+fn responses_round_trip_and_must_fit_the_request() {
+    let (message, bytes) = response();
+    assert_eq!(decode_response(&bytes), Ok(message));
+    let parameters = Parameters::default();
+    let layout = Layout::new(parameters.degree(), 4, 2).unwrap();
+    // A request for 1,025 candidates needs two responses of 1,024 slots.
+    let other = RerankResponse::decode(&bytes, &parameters, &layout, 1025, &Limits::default());
+    assert!(matches!(other, Err(DecodeError::Invalid(_))));
+}
+
+#[test]
+fn refusals_round_trip_without_control_characters() {
+    let refusal = Refusal { code: RefusalCode::UnknownRow, text: "no\u{1b}[31m such\nrow".into() };
+    let back = Refusal::decode(&refusal.encode(), &Limits::default()).unwrap();
+    assert_eq!(back.code, RefusalCode::UnknownRow);
+    assert_eq!(back.text, "no[31m suchrow");
+}
+
+#[test]
+fn every_truncation_and_every_extension_is_refused() {
+    let limits = Limits::default();
+    let bytes = batch().encode();
+    for length in 0..bytes.len() {
+        assert!(RowBatch::decode(&bytes[..length], &limits).is_err(), "{length}");
+    }
+    let bytes = request().encode();
+    for length in (0..200).chain([bytes.len() / 2, bytes.len() - 1]) {
+        assert!(RerankRequest::decode(&bytes[..length], &limits).is_err(), "{length}");
+    }
+    let (_, mut bytes) = response();
+    assert!(decode_response(&bytes[..bytes.len() - 1]).is_err());
+    bytes.push(0);
+    assert_eq!(decode_response(&bytes), Err(DecodeError::Trailing(1)));
+}
+
+#[test]
+fn a_version_from_the_future_is_named() {
+    let mut bytes = batch().encode();
+    bytes[4] = 9;
+    let error = RowBatch::decode(&bytes, &Limits::default()).unwrap_err();
+    assert_eq!(error.to_string(), "message version 9; this side speaks version 1");
+    assert_eq!(message_kind(b"GET / HTTP/1.1"), Err(DecodeError::Magic));
+}
+
+#[test]
+fn hostile_counts_are_refused_before_anything_is_reserved() {
+    // 2^32 - 1 rows of 16,384 coordinates announced in a message of 24 bytes.
+    let mut bytes = batch().encode()[..16].to_vec();
+    bytes.extend_from_slice(&16_384_u32.to_le_bytes());
+    bytes.extend_from_slice(&u32::MAX.to_le_bytes());
+    assert!(matches!(RowBatch::decode(&bytes, &Limits::default()), Err(DecodeError::Limit { .. })));
+    let wide = Limits { rows: usize::MAX, ..Limits::default() };
+    assert!(matches!(RowBatch::decode(&bytes, &wide), Err(DecodeError::Truncated { .. })));
+}
+
+#[test]
+fn an_insecure_ring_is_refused_on_the_wire() {
+    let mut bytes = request().encode();
+    assert_eq!(bytes[20], 11); // log2 of the degree
+    bytes[20] = 10;
+    let error = RerankRequest::decode(&bytes, &Limits::default()).unwrap_err();
+    assert!(matches!(error, DecodeError::Parameters(_)), "{error}");
+}
+
+#[test]
+fn repeated_or_unsorted_names_are_refused() {
+    assert_eq!(Candidates::new(vec![]), Err(CandidateError::Empty));
+    assert_eq!(
+        Candidates::new(vec![(CellTag(1), vec![])]),
+        Err(CandidateError::EmptyCell(CellTag(1)))
+    );
+    let twice = vec![(CellTag(1), vec![RowHandle(4), RowHandle(4)])];
+    assert_eq!(Candidates::new(twice), Err(CandidateError::Repeated));
+    // Swap the two cell tags of a sound request.
+    let mut bytes = request().encode();
+    let start = bytes.len() - 4 * Ciphertext::byte_len(&Parameters::default()) - 3 * 8 - 2 * 12;
+    let (first, second): ([u8; 8], [u8; 8]) = (
+        bytes[start..start + 8].try_into().unwrap(),
+        bytes[start + 12..start + 20].try_into().unwrap(),
+    );
+    bytes[start..start + 8].copy_from_slice(&second);
+    bytes[start + 12..start + 20].copy_from_slice(&first);
+    let error = RerankRequest::decode(&bytes, &Limits::default()).unwrap_err();
+    assert_eq!(error, DecodeError::Order("cell tags"));
+}
+
+proptest! {
+    #[test]
+    fn decoding_never_panics_on_noise(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        decode_as_everything(&bytes);
+    }
+
+    #[test]
+    fn decoding_never_panics_on_damaged_messages(
+        which in 0_usize..4,
+        flips in prop::collection::vec((0_usize..120, any::<u8>()), 1..6),
+        cut in any::<prop::sample::Index>(),
+        keep_length in any::<bool>(),
+    ) {
+        let refusal = Refusal { code: RefusalCode::Internal, text: "x".into() };
+        let mut bytes = match which {
+            0 => batch().encode(),
+            1 => request().encode(),
+            2 => response().1,
+            _ => refusal.encode(),
+        };
+        for (at, value) in flips {
+            if let Some(byte) = bytes.get_mut(at) { *byte ^= value; }
+        }
+        if !keep_length { bytes.truncate(cut.index(bytes.len() + 1)); }
+        decode_as_everything(&bytes);
+    }
+}
