@@ -1,0 +1,49 @@
+//! The first files of a vault.
+
+use std::path::Path;
+
+use super::disk::{self, Disk};
+use super::error::VaultError;
+use super::{KEYRING, LOCK, MANIFEST};
+
+impl Disk {
+    /// Makes the directory and the files of an empty vault, the manifest last: without it there is
+    /// no vault. On failure, removes what it made.
+    pub(super) fn populate(&self, keyring: &[u8], manifest: &[u8]) -> Result<(), VaultError> {
+        let directory = self.directory();
+        let made = self.make_directory().map_err(VaultError::io("create", directory))?;
+        // The lock file is created first and must be new, so of two creators one loses here.
+        let mut created = Vec::new();
+        let outcome = [(LOCK, &[][..]), (KEYRING, keyring), (MANIFEST, manifest)]
+            .into_iter()
+            .try_for_each(|(name, bytes)| {
+                let path = self.path(name);
+                let failed = || VaultError::io("write", &path);
+                let mut file = self.create(name).map_err(failed())?;
+                created.push(name);
+                file.fill(bytes).map_err(failed())
+            })
+            .and_then(|()| {
+                self.sync().map_err(VaultError::io("sync", directory))?;
+                // A new directory is an entry of its parent, which is written separately.
+                match directory.parent() {
+                    Some(parent) if made => {
+                        let here = Path::new(".");
+                        let parent = if parent.as_os_str().is_empty() { here } else { parent };
+                        disk::sync_directory(parent).map_err(VaultError::io("sync", parent))
+                    }
+                    _ => Ok(()),
+                }
+            });
+        if outcome.is_err() {
+            // Best effort: the error that led here matters more.
+            for name in created {
+                let _ = self.remove(name);
+            }
+            if made {
+                let _ = std::fs::remove_dir(directory);
+            }
+        }
+        outcome
+    }
+}
