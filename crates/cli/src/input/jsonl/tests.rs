@@ -1,0 +1,89 @@
+use super::*;
+
+fn problem(text: &[u8]) -> String {
+    read(text).expect_err("the text is wrong on purpose").to_string()
+}
+
+#[test]
+fn records_are_read_in_order() {
+    let text = "\u{feff}{\"id\": \"a\", \"vector\": [1, -2.5]}\r\n\r\n{\"vector\": [1e-3, 0], \"id\": 7, \"title\": \"x\"}\n{\"id\": -7, \"vector\": [0, 1]}";
+    let found = read(text.as_bytes()).unwrap();
+    assert_eq!(found.ids, ["a", "7", "-7"]);
+    assert_eq!(found.width, 2);
+    assert_eq!(found.values, [1.0, -2.5, 0.001, 0.0, 0.0, 1.0]);
+}
+
+#[test]
+fn bad_json_names_line_and_column() {
+    assert_eq!(
+        problem(b"\n{\"id\": \"a\", \"vector\": [1,]}"),
+        "line 2, column 26: trailing comma"
+    );
+    assert_eq!(problem(b"{\"id\": \"a\", \"vector\": [NaN]}"), "line 1, column 24: expected value");
+    assert_eq!(
+        problem(b"{\"id\": \"a\", \"vector\": [1e999]}"),
+        "line 1, column 28: number out of range"
+    );
+}
+
+#[test]
+fn a_missing_field_is_named() {
+    assert_eq!(problem(b"{\"vector\": [1]}"), "line 1, column 15: missing field `id`");
+    assert_eq!(problem(b"{\"id\": \"a\"}"), "line 1, column 11: missing field `vector`");
+}
+
+#[test]
+fn an_id_is_a_string_or_an_integer() {
+    for id in ["1.5", "null", "[1]", "true", "99999999999999999999"] {
+        let found = problem(format!("{{\"id\": {id}, \"vector\": [1]}}").as_bytes());
+        assert!(found.ends_with("expected an id (a string or an integer)"), "{found}");
+    }
+    assert_eq!(problem(b"{\"id\": \" \", \"vector\": [1]}"), "line 1: the id is empty");
+}
+
+#[test]
+fn a_vector_is_a_list_of_numbers() {
+    let found = problem(b"{\"id\": \"a\", \"vector\": [1, null]}");
+    assert_eq!(found, "line 1, column 30: invalid type: null, expected f64");
+    assert_eq!(
+        problem(b"{\"id\": \"a\", \"vector\": []}"),
+        "line 1: the vector has no coordinates"
+    );
+}
+
+#[test]
+fn a_wrong_width_names_the_line() {
+    assert_eq!(
+        problem(b"{\"id\": \"a\", \"vector\": [1, 2]}\n{\"id\": \"b\", \"vector\": [1]}"),
+        "line 2: expected 2 coordinates as in the vectors before, found 1"
+    );
+}
+
+#[test]
+fn a_value_too_large_names_line_and_column() {
+    assert_eq!(
+        problem(b"{\"id\": \"a\", \"vector\": [1, 1e39]}"),
+        "line 1, column 1: the value does not fit a 32-bit float"
+    );
+}
+
+#[test]
+fn text_that_is_not_utf8_names_the_line() {
+    assert_eq!(
+        problem(b"{\"id\": \"a\", \"vector\": [1]}\n{\"id\": \"\xff\", \"vector\": [1]}"),
+        "line 2: not UTF-8 at byte 8"
+    );
+}
+
+#[test]
+fn a_duplicate_id_names_both_lines() {
+    assert_eq!(
+        problem(b"{\"id\": \"7\", \"vector\": [1]}\n\n{\"id\": 7, \"vector\": [2]}"),
+        "line 3: duplicate id \"7\", first on line 1"
+    );
+}
+
+#[test]
+fn an_empty_file_has_no_vectors() {
+    assert_eq!(problem(b"\n\n"), "there are no vectors");
+}

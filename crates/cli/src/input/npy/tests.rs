@@ -1,0 +1,159 @@
+use std::io::Cursor;
+
+use super::*;
+
+/// A version 1 array file with the given header fields and data.
+fn file(descr: &str, fortran: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    raw(&format!("{{'descr': {descr}, 'fortran_order': {fortran}, 'shape': {shape}, }}\n"), data)
+}
+
+fn raw(header: &str, data: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(header.len()).unwrap().to_le_bytes();
+    [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), data].concat()
+}
+
+fn singles(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
+fn table(bytes: Vec<u8>) -> Result<Documents> {
+    read(Cursor::new(bytes), Dimensions::Two).map(Array::with_row_numbers)
+}
+
+fn problem(bytes: Vec<u8>) -> String {
+    table(bytes).expect_err("the file is wrong on purpose").to_string()
+}
+
+#[test]
+fn the_three_float_widths_read_alike() {
+    let values = [0.5, -1.25, 2.0, 0.0, 7.0, -0.125];
+    let half: Vec<u8> =
+        values.iter().flat_map(|&value| f16::from_f64(value).to_le_bytes()).collect();
+    let single: Vec<u8> = values.iter().flat_map(|&value| (value as f32).to_le_bytes()).collect();
+    let double: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    for (descr, data) in [("'<f2'", half), ("'<f4'", single), ("'<f8'", double)] {
+        let found = table(file(descr, "False", "(2, 3)", &data)).unwrap();
+        assert_eq!(found.ids, ["0", "1"]);
+        assert_eq!(found.width, 3);
+        assert_eq!(found.values, values.map(|value| value as f32));
+    }
+}
+
+#[test]
+fn version_two_headers_are_read() {
+    let mut bytes = file("'<f4'", "False", "(1, 1)", &singles(&[3.0]));
+    bytes[6] = 2;
+    bytes.splice(10..10, [0, 0]);
+    assert_eq!(table(bytes).unwrap().values, [3.0]);
+}
+
+#[test]
+fn one_dimension_is_a_query_and_not_a_table() {
+    let bytes = file("'<f4'", "False", "(3,)", &singles(&[1.0, 2.0, 3.0]));
+    assert_eq!(problem(bytes.clone()), "expected a two-dimensional array, found shape [3]");
+    let query = read(Cursor::new(bytes), Dimensions::OneOrTwo).unwrap().with_row_numbers();
+    assert_eq!((query.ids, query.width), (vec!["0".to_owned()], 3));
+    let cube =
+        read(Cursor::new(file("'<f4'", "False", "(1, 1, 1)", &[0; 4])), Dimensions::OneOrTwo);
+    assert_eq!(
+        cube.unwrap_err().to_string(),
+        "expected a one- or two-dimensional array, found shape [1, 1, 1]"
+    );
+}
+
+#[test]
+fn fortran_order_is_refused() {
+    assert_eq!(
+        problem(file("'<f4'", "True", "(2, 2)", &[0; 16])),
+        "the array is in Fortran order; save it with numpy.ascontiguousarray"
+    );
+}
+
+#[test]
+fn other_types_are_refused_by_name() {
+    for descr in ["'<i4'", "'>f4'", "'<c8'", "'|O'", "'<f16'"] {
+        assert_eq!(
+            problem(file(descr, "False", "(1, 1)", &[0; 16])),
+            format!("expected little-endian floats ('<f2', '<f4' or '<f8'), found {descr}")
+        );
+    }
+    let record = problem(file("[('x', '<f4'), ('y', '<f4')]", "False", "(1, 1)", &[0; 8]));
+    assert!(record.starts_with("expected little-endian floats"), "{record}");
+}
+
+#[test]
+fn nothing_is_not_a_table() {
+    assert_eq!(
+        problem(file("'<f4'", "False", "(0, 3)", &[])),
+        "there are no vectors: the shape is [0, 3]"
+    );
+    assert_eq!(
+        problem(file("'<f4'", "False", "(3, 0)", &[])),
+        "there are no vectors: the shape is [3, 0]"
+    );
+}
+
+#[test]
+fn a_file_cut_short_is_refused_before_its_size_is_believed() {
+    assert_eq!(
+        problem(file("'<f4'", "False", "(2, 2)", &[0; 15])),
+        "the file is cut short: 2 rows of 2 values are 16 bytes, found 15"
+    );
+    let huge = problem(file("'<f8'", "False", "(10000000, 100000000)", &[0; 15]));
+    assert!(huge.contains("8000000000000000 bytes, found 15"), "{huge}");
+}
+
+#[test]
+fn bytes_after_the_data_are_refused() {
+    assert_eq!(
+        problem(file("'<f4'", "False", "(1, 2)", &[0; 9])),
+        "the file has bytes after the data: 1 rows of 2 values are 8 bytes, found 9"
+    );
+}
+
+#[test]
+fn values_that_are_no_coordinates_are_named_by_row_and_column() {
+    let with = |value| problem(file("'<f4'", "False", "(2, 2)", &singles(&[0.0, 1.0, 2.0, value])));
+    assert_eq!(with(f32::NAN), "row 1, column 1: NaN is not a coordinate");
+    assert_eq!(with(f32::NEG_INFINITY), "row 1, column 1: infinity is not a coordinate");
+    assert_eq!(
+        problem(file("'<f8'", "False", "(1, 1)", &1e39f64.to_le_bytes())),
+        "row 0, column 0: the value does not fit a 32-bit float"
+    );
+}
+
+#[test]
+fn headers_that_would_hurt_the_parser_are_refused() {
+    assert_eq!(problem(vec![]), "not a NumPy array: the file is too short");
+    assert_eq!(
+        problem(b"PK\x03\x04 zipped".to_vec()),
+        "not a NumPy array: the first bytes are not its signature"
+    );
+    assert_eq!(
+        problem(b"\x93NUMPY\x02\x00\xff\xff\xff\xff".to_vec()),
+        "not a plain NumPy array: expected a header of at most 10000 bytes, found 4294967295"
+    );
+    assert_eq!(
+        problem(b"\x93NUMPY\x01\x00\x40\x00{".to_vec()),
+        "not a NumPy array: the header is cut short"
+    );
+    let complex =
+        "not a plain NumPy array: the type or the shape is too long for a table of floats";
+    assert_eq!(problem(raw(&"(".repeat(9000), &[])), complex);
+    assert_eq!(problem(file("'<f4'", "False", "(99999999999999999999, 2)", &[])), complex);
+    let garbage = problem(raw("{'shape': }", &[]));
+    assert!(garbage.starts_with("not a NumPy array: "), "{garbage}");
+    assert!(!garbage.contains('\n'), "{garbage:?}");
+}
+
+#[test]
+fn every_flip_of_a_header_bit_is_an_error_or_a_table() {
+    let good = file("'<f2'", "False", "(2, 3)", &[0; 12]);
+    for bit in 0..(good.len() - 12) * 8 {
+        let mut bytes = good.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        if let Ok(found) = table(bytes) {
+            assert_eq!(found.values.len(), found.ids.len() * found.width);
+        }
+    }
+}
