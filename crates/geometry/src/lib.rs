@@ -1,1 +1,55 @@
-//! PCA, split, cells, transforms, routing and exact scoring: pure, no I/O, no crypto crate
+//! The geometry of Shard: what happens to vectors before and after encryption.
+//!
+//! # Purpose
+//! A corpus `x_1 .. x_N` in `R^d` is rotated into its principal axes and cut in two,
+//! `V^T (x_i - mu) = [u_i | r_i]`. The prefix `u` routes (cells, shortlist), the residual `r` is transformed under
+//! a key of its cell and stored. This crate holds that arithmetic and nothing else.
+//!
+//! # Concepts
+//! - **Centred** coordinates `V^T (x - mu)` describe documents, and route queries.
+//! - **Uncentred** coordinates `V^T q` score queries. With them
+//!   `<u_q, u_i> + <r_q, r_i> = q . x_i - q . mu`, whose order over `i` is the raw order. Centring the scoring query
+//!   as well adds the term `-mu . x_i`, which depends on the row, and so changes the ranking.
+//! - A **transform** is orthogonal: it preserves every inner product within its cell, which makes scores exact and is
+//!   at the same time a leak (whoever sees the stored rows of a cell sees their Gram matrix).
+//! - A **shortlist** holds the rows whose centred prefix is nearest to the query's in L2 distance.
+//! - Ties are broken by row order everywhere; sums that decide anything about quality or keys are taken in `f64`.
+//!
+//! # Modules
+//! | module | content |
+//! |---|---|
+//! | [`vectors`] | validated row-major vectors: [`VectorSet`] |
+//! | [`pca`] | mean, full principal basis, projections: [`Pca`] |
+//! | [`split`] | where the prefix ends: [`Split`] |
+//! | [`cells`] | k-means over prefixes: [`Cells`], [`CellLists`] |
+//! | [`gaussian`] | standard normals with the same bits on every machine |
+//! | [`transform`] | keyed orthogonal maps: [`OrthogonalKey`], [`StructuredKey`] |
+//! | [`score`] | exact inner products and the top k |
+//! | [`route`] | shortlists: [`FlatRouter`], [`InvertedRouter`] |
+//! | [`mod@tune`] | prefix width and shortlist length from a held-out sample |
+//!
+//! # Non-goals
+//! No I/O, no network, no cryptography: key material arrives as a stream of random words from the caller. No
+//! approximate graph indexes. No quantisation.
+
+pub mod cells;
+pub mod gaussian;
+mod kernel;
+pub mod pca;
+mod random;
+pub mod route;
+pub mod score;
+mod select;
+pub mod split;
+pub mod transform;
+pub mod tune;
+pub mod vectors;
+
+pub use cells::{CellLists, Cells, CellsError};
+pub use pca::{Pca, PcaError};
+pub use route::{FlatRouter, InvertedRouter, RouteError};
+pub use score::{Ranked, dot_f64, exact_scores, exact_top_k, top_k};
+pub use split::{Split, SplitError};
+pub use transform::{OrthogonalKey, StructuredKey, Transform};
+pub use tune::{SampleSource, TuneError, TuneRequest, Tuning, WidthMeasurement, tune};
+pub use vectors::{VectorError, VectorSet, check_vector};

@@ -1,0 +1,188 @@
+//! The inner loops. Each accumulates in a fixed number of lanes and adds the lanes up in a fixed order, without fused
+//! multiply-add, so the bits are the same whichever instruction set `pulp` finds at run time.
+//!
+//! The `inline(always)` bodies are plain loops: inside [`dispatch`] the compiler vectorises them for the instruction
+//! set that was found.
+
+use pulp::{Arch, Simd, WithSimd};
+
+/// Lanes of an `f64` accumulation.
+const LANES: usize = 8;
+
+/// Lanes of an `f32` accumulation.
+const WIDE_LANES: usize = 16;
+
+/// Queries that share one pass over the rows of a scan.
+pub(crate) const QUERIES: usize = 4;
+
+/// Runs a closure compiled for the best instruction set of this machine.
+///
+/// The closure must be `#[inline(always)]`, and is called by reference: `FnOnce` would put a function between that is
+/// not always inlined, and everything behind it would be compiled for the smallest instruction set.
+pub(crate) fn dispatch<R>(work: impl FnMut() -> R) -> R {
+    struct Work<F>(F);
+    impl<R, F: FnMut() -> R> WithSimd for Work<F> {
+        type Output = R;
+        #[inline(always)]
+        fn with_simd<S: Simd>(mut self, _: S) -> R {
+            (self.0)()
+        }
+    }
+    Arch::new().dispatch(Work(work))
+}
+
+#[inline(always)]
+fn sum_lanes(lanes: [f64; LANES]) -> f64 {
+    let [a, b, c, d, e, f, g, h] = lanes;
+    ((a + e) + (c + g)) + ((b + f) + (d + h))
+}
+
+/// `sum_i combine(x_i, y_i)` in `f64`, in the lane order every `f64` kernel shares.
+#[inline(always)]
+fn accumulate<T: Copy>(x: &[T], y: &[T], combine: impl Fn(T, T) -> f64) -> f64 {
+    let mut lanes = [0.0; LANES];
+    let (x_blocks, x_rest) = x.as_chunks::<LANES>();
+    let (y_blocks, y_rest) = y.as_chunks::<LANES>();
+    for (x, y) in x_blocks.iter().zip(y_blocks) {
+        for lane in 0..LANES {
+            lanes[lane] += combine(x[lane], y[lane]);
+        }
+    }
+    for (lane, (&x, &y)) in lanes.iter_mut().zip(x_rest.iter().zip(y_rest)) {
+        *lane += combine(x, y);
+    }
+    sum_lanes(lanes)
+}
+
+/// `<x, y>` of `f64` vectors.
+#[inline(always)]
+pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
+    accumulate(x, y, |x, y| x * y)
+}
+
+/// `y -= factor * x`.
+#[inline(always)]
+pub(crate) fn subtract_scaled(y: &mut [f64], factor: f64, x: &[f64]) {
+    for (y, x) in y.iter_mut().zip(x) {
+        *y -= factor * x;
+    }
+}
+
+/// `<x, y>` of `f32` vectors: every product is exact in `f64`, the sum is taken in `f64`.
+#[inline(always)]
+pub(crate) fn dot_f32(x: &[f32], y: &[f32]) -> f64 {
+    accumulate(x, y, |x, y| f64::from(x) * f64::from(y))
+}
+
+/// `|x - y|^2` of `f32` vectors in `f64`. Zero exactly when the vectors are equal.
+#[inline(always)]
+pub(crate) fn squared_distance_f32(x: &[f32], y: &[f32]) -> f64 {
+    accumulate(x, y, |x, y| {
+        let difference = f64::from(x) - f64::from(y);
+        difference * difference
+    })
+}
+
+/// `|x - y|^2` in `f32`.
+#[inline(always)]
+pub(crate) fn squared_distance(x: &[f32], y: &[f32]) -> f32 {
+    let (x_blocks, x_rest) = x.as_chunks::<WIDE_LANES>();
+    let (y_blocks, y_rest) = y.as_chunks::<WIDE_LANES>();
+    let mut lanes = [0.0; WIDE_LANES];
+    for (x, y) in x_blocks.iter().zip(y_blocks) {
+        add_squares(&mut lanes, x, y);
+    }
+    finish(lanes, x_rest, y_rest)
+}
+
+/// [`squared_distance`] of `x` to each `y_j`, with the same bits; `x` is read once for all.
+#[inline(always)]
+pub(crate) fn squared_distances(x: &[f32], y: [&[f32]; QUERIES]) -> [f32; QUERIES] {
+    let (x_blocks, x_rest) = x.as_chunks::<WIDE_LANES>();
+    let [(a, a_rest), (b, b_rest), (c, c_rest), (d, d_rest)] =
+        y.map(|y| y.as_chunks::<WIDE_LANES>());
+    // One array for each `y_j`: the compiler keeps them in registers, as it would not an array of arrays.
+    let [mut to_a, mut to_b, mut to_c, mut to_d] = [[0.0; WIDE_LANES]; QUERIES];
+    for ((((x, a), b), c), d) in x_blocks.iter().zip(a).zip(b).zip(c).zip(d) {
+        add_squares(&mut to_a, x, a);
+        add_squares(&mut to_b, x, b);
+        add_squares(&mut to_c, x, c);
+        add_squares(&mut to_d, x, d);
+    }
+    [
+        finish(to_a, x_rest, a_rest),
+        finish(to_b, x_rest, b_rest),
+        finish(to_c, x_rest, c_rest),
+        finish(to_d, x_rest, d_rest),
+    ]
+}
+
+#[inline(always)]
+fn add_squares<const L: usize>(lanes: &mut [f32; L], x: &[f32; L], y: &[f32; L]) {
+    for lane in 0..L {
+        let difference = x[lane] - y[lane];
+        lanes[lane] += difference * difference;
+    }
+}
+
+/// Adds the lanes up, and the squares of what did not fill a block of them.
+#[inline(always)]
+fn finish(lanes: [f32; WIDE_LANES], x: &[f32], y: &[f32]) -> f32 {
+    // Seen together with the sum below, the compiler would cut the loop over blocks into vectors of two lanes.
+    let lanes = std::hint::black_box(lanes);
+    let mut halves = [0.0; WIDE_LANES / 2];
+    for (lane, half) in halves.iter_mut().enumerate() {
+        *half = lanes[lane] + lanes[lane + WIDE_LANES / 2];
+    }
+    let (x_blocks, x_rest) = x.as_chunks();
+    let (y_blocks, y_rest) = y.as_chunks();
+    for (x, y) in x_blocks.iter().zip(y_blocks) {
+        add_squares(&mut halves, x, y);
+    }
+    let [a, b, c, d, e, f, g, h] = halves;
+    let mut sum = ((a + e) + (c + g)) + ((b + f) + (d + h));
+    for (x, y) in x_rest.iter().zip(y_rest) {
+        let difference = x - y;
+        sum += difference * difference;
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pairs() -> impl Strategy<Value = Vec<(f32, f32)>> {
+        prop::collection::vec((-1e3f32..1e3, -1e3f32..1e3), 0..70)
+    }
+
+    proptest! {
+        #[test]
+        fn kernels_agree_with_a_plain_sum(pairs in pairs()) {
+            let (x, y): (Vec<f32>, Vec<f32>) = pairs.iter().copied().unzip();
+            let dot_oracle: f64 = pairs.iter().map(|&(x, y)| f64::from(x) * f64::from(y)).sum();
+            let distance_oracle: f64 = pairs.iter().map(|&(x, y)| (f64::from(x) - f64::from(y)).powi(2)).sum();
+            let size: f64 = pairs.iter().map(|&(x, y)| (f64::from(x) * f64::from(y)).abs()).sum();
+            let wide: Vec<f64> = x.iter().map(|&v| f64::from(v)).collect();
+            let wide_y: Vec<f64> = y.iter().map(|&v| f64::from(v)).collect();
+
+            prop_assert!((dot_f32(&x, &y) - dot_oracle).abs() <= 1e-13 * size);
+            prop_assert_eq!(dot(&wide, &wide_y), dot_f32(&x, &y));
+            prop_assert!((squared_distance_f32(&x, &y) - distance_oracle).abs() <= 1e-13 * distance_oracle);
+            let to_y = squared_distance(&x, &y);
+            prop_assert!((f64::from(to_y) - distance_oracle).abs() <= 1e-5 * distance_oracle);
+            prop_assert_eq!(squared_distances(&x, [&y, &x, &y, &x]), [to_y, 0.0, to_y, 0.0]);
+        }
+
+        #[test]
+        fn dispatched_kernels_have_the_same_bits(pairs in pairs()) {
+            let (x, y): (Vec<f32>, Vec<f32>) = pairs.iter().copied().unzip();
+            let dispatched = dispatch(#[inline(always)] || {
+                (dot_f32(&x, &y).to_bits(), squared_distance(&x, &y).to_bits())
+            });
+            prop_assert_eq!(dispatched, (dot_f32(&x, &y).to_bits(), squared_distance(&x, &y).to_bits()));
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The principal axes of a corpus.
+
+use faer::diag::Diag;
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
+use faer::linalg::matmul::matmul;
+use faer::{Accum, Mat, MatMut, MatRef, Par};
+use rayon::prelude::*;
+use thiserror::Error;
+
+use crate::kernel;
+use crate::vectors::VectorSet;
+
+/// Rows that are converted to `f64` at a time: the only copy of the data a fit makes.
+const CHUNK_ROWS: usize = 1024;
+
+/// Rows of the covariance one task computes.
+const PANEL_ROWS: usize = 64;
+
+/// Rows one task projects.
+const PROJECT_ROWS: usize = 256;
+
+/// The largest entry of `|B B^T - I|` that a basis from outside may have.
+const ORTHONORMAL_TOLERANCE: f64 = 1e-8;
+
+/// A model that cannot be fitted, or parts that are no model.
+#[derive(Debug, Clone, Copy, PartialEq, Error)]
+pub enum PcaError {
+    /// The eigensolver gave up.
+    #[error("the eigenvectors of the {width} x {width} covariance did not converge")]
+    NoConvergence {
+        /// The width of the vectors.
+        width: usize,
+    },
+    /// A part has the wrong number of values.
+    #[error("the {part} has {actual} values, expected {expected}")]
+    WrongLength {
+        /// `mean`, `basis` or `variances`.
+        part: &'static str,
+        /// How many values the width asks for.
+        expected: usize,
+        /// How many there are.
+        actual: usize,
+    },
+    /// A part holds NaN or an infinity.
+    #[error("the {part} holds a value that is not finite")]
+    NotFinite {
+        /// `mean`, `basis` or `variances`.
+        part: &'static str,
+    },
+    /// Variances are negative or not in falling order.
+    #[error("the variance of direction {direction} is negative or larger than the one before")]
+    Unordered {
+        /// The first direction that is out of order.
+        direction: usize,
+    },
+    /// The directions are not orthonormal.
+    #[error(
+        "the basis is off orthonormal by {deviation:e}, at most {ORTHONORMAL_TOLERANCE:e} is allowed"
+    )]
+    NotOrthonormal {
+        /// The largest entry of `|B B^T - I|`.
+        deviation: f64,
+    },
+}
+
+/// The mean `mu` and the full orthonormal basis `V` of the principal directions, by falling variance.
+#[derive(Clone, PartialEq)]
+pub struct Pca {
+    mean: Vec<f64>,
+    basis: Vec<f64>,
+    variances: Vec<f64>,
+}
+
+impl Pca {
+    /// Fits the model: `mu = (1/N) sum_i x_i`, `C = (1/N) sum_i (x_i - mu)(x_i - mu)^T = V diag(variances) V^T`.
+    ///
+    /// Two passes over the rows, a chunk of them in `f64` at a time. The result does not depend on the number of
+    /// threads. A direction and its negative are equally principal; the one whose entry of largest magnitude is
+    /// positive is taken. A covariance of any rank works, also that of a single row: the directions without variance
+    /// complete the basis.
+    ///
+    /// # Errors
+    /// `NoConvergence`, which finite vectors are not known to cause.
+    pub fn fit(vectors: &VectorSet) -> Result<Self, PcaError> {
+        let width = vectors.width();
+        let mean = mean(vectors);
+        let covariance = covariance(vectors, &mean);
+
+        let mut values = Diag::<f64>::zeros(width);
+        let mut directions = Mat::<f64>::zeros(width, width);
+        let mut memory = MemBuffer::new(self_adjoint_evd_scratch::<f64>(
+            width,
+            ComputeEigenvectors::Yes,
+            Par::Seq,
+            Default::default(),
+        ));
+        self_adjoint_evd(
+            MatRef::from_row_major_slice(&covariance, width, width),
+            values.as_mut(),
+            Some(directions.as_mut()),
+            Par::Seq,
+            MemStack::new(&mut memory),
+            Default::default(),
+        )
+        .map_err(|_| PcaError::NoConvergence { width })?;
+
+        let mut order: Vec<usize> = (0..width).collect();
+        let value = |at: usize| values.column_vector()[at];
+        order.sort_by(|&a, &b| value(b).total_cmp(&value(a)));
+        let mut basis = Vec::with_capacity(width * width);
+        for &at in &order {
+            let start = basis.len();
+            basis.extend(directions.col(at).iter().copied());
+            fix_sign(&mut basis[start..]);
+        }
+        // Rounding leaves the eigenvalues of dead directions on either side of zero.
+        let variances = order.iter().map(|&at| value(at).max(0.0)).collect();
+        Ok(Self { mean, basis, variances })
+    }
+
+    /// Puts a stored model together again after checking every property a fit guarantees.
+    ///
+    /// # Errors
+    /// Any [`PcaError`] but `NoConvergence`.
+    pub fn from_parts(
+        mean: Vec<f64>,
+        basis: Vec<f64>,
+        variances: Vec<f64>,
+    ) -> Result<Self, PcaError> {
+        let width = mean.len();
+        let expected = [
+            ("mean", width.max(1), &mean),
+            ("basis", width * width, &basis),
+            ("variances", width, &variances),
+        ];
+        for (part, expected, values) in expected {
+            if values.len() != expected {
+                return Err(PcaError::WrongLength { part, expected, actual: values.len() });
+            }
+            if values.iter().any(|value| !value.is_finite()) {
+                return Err(PcaError::NotFinite { part });
+            }
+        }
+        let falling =
+            |at: usize| variances[at] >= 0.0 && (at == 0 || variances[at] <= variances[at - 1]);
+        if let Some(direction) = (0..width).find(|&at| !falling(at)) {
+            return Err(PcaError::Unordered { direction });
+        }
+        let deviation = deviation(&basis, width);
+        // Huge entries may overflow to NaN, which is not at most the tolerance either.
+        if deviation <= ORTHONORMAL_TOLERANCE {
+            Ok(Self { mean, basis, variances })
+        } else {
+            Err(PcaError::NotOrthonormal { deviation })
+        }
+    }
+
+    /// The width of the vectors, `d`.
+    pub fn width(&self) -> usize {
+        self.mean.len()
+    }
+
+    /// The mean `mu`.
+    pub fn mean(&self) -> &[f64] {
+        &self.mean
+    }
+
+    /// The basis `V^T`, row-major `d x d`: row `k` is the `k`-th principal direction.
+    pub fn basis(&self) -> &[f64] {
+        &self.basis
+    }
+
+    /// The variance along every direction, falling.
+    pub fn variances(&self) -> &[f64] {
+        &self.variances
+    }
+
+    /// `V^T (x - mu)`: the coordinates of a document, and those that route a query.
+    ///
+    /// # Panics
+    /// If the vector has another width than the model.
+    pub fn centred(&self, vector: &[f32]) -> Vec<f64> {
+        assert_eq!(vector.len(), self.width(), "a model projects vectors of its own width");
+        self.rotate(vector.iter().zip(&self.mean).map(|(&x, mean)| f64::from(x) - mean).collect())
+    }
+
+    /// `V^T x`: the coordinates that score a query.
+    ///
+    /// # Panics
+    /// If the vector has another width than the model.
+    pub fn uncentred(&self, vector: &[f32]) -> Vec<f64> {
+        assert_eq!(vector.len(), self.width(), "a model projects vectors of its own width");
+        self.rotate(vector.iter().map(|&x| f64::from(x)).collect())
+    }
+
+    /// [`centred`](Self::centred) of many rows by matrix products, in parallel; equal to it up to rounding.
+    ///
+    /// # Panics
+    /// If `rows` is not whole rows of the model's width, or `out` is not as long.
+    pub fn project_rows(&self, rows: &[f32], out: &mut [f64]) {
+        let width = self.width();
+        assert_eq!(rows.len(), out.len(), "every coordinate has a place");
+        assert!(rows.len().is_multiple_of(width), "a model projects vectors of its own width");
+        let basis = MatRef::from_row_major_slice(&self.basis, width, width);
+        out.par_chunks_mut(PROJECT_ROWS * width)
+            .zip(rows.par_chunks(PROJECT_ROWS * width))
+            .for_each(|(out, rows)| {
+                let count = rows.len() / width;
+                let mut differences = vec![0.0; rows.len()];
+                centre(rows, &self.mean, &mut differences);
+                matmul(
+                    MatMut::from_row_major_slice_mut(out, count, width),
+                    Accum::Replace,
+                    MatRef::from_row_major_slice(&differences, count, width),
+                    basis.transpose(),
+                    1.0,
+                    Par::Seq,
+                );
+            });
+    }
+
+    fn rotate(&self, vector: Vec<f64>) -> Vec<f64> {
+        let mut rotated = vec![0.0; vector.len()];
+        kernel::dispatch(
+            #[inline(always)]
+            || {
+                for (out, direction) in
+                    rotated.iter_mut().zip(self.basis.chunks_exact(vector.len()))
+                {
+                    *out = kernel::dot(direction, &vector);
+                }
+            },
+        );
+        rotated
+    }
+}
+
+/// The model tells much about a corpus, so only its width prints.
+impl std::fmt::Debug for Pca {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Pca(width {})", self.width())
+    }
+}
+
+fn centre(rows: &[f32], mean: &[f64], out: &mut [f64]) {
+    for (out, row) in out.chunks_exact_mut(mean.len()).zip(rows.chunks_exact(mean.len())) {
+        for ((out, &x), mean) in out.iter_mut().zip(row).zip(mean) {
+            *out = f64::from(x) - mean;
+        }
+    }
+}
+
+/// The mean row: sums of fixed chunks, added up in order.
+fn mean(vectors: &VectorSet) -> Vec<f64> {
+    let width = vectors.width();
+    let sums: Vec<Vec<f64>> = vectors
+        .values()
+        .par_chunks(4 * CHUNK_ROWS * width)
+        .map(|rows| {
+            let mut sum = vec![0.0; width];
+            for row in rows.chunks_exact(width) {
+                for (sum, &x) in sum.iter_mut().zip(row) {
+                    *sum += f64::from(x);
+                }
+            }
+            sum
+        })
+        .collect();
+    let count = vectors.rows() as f64;
+    (0..width).map(|column| sums.iter().map(|sum| sum[column]).sum::<f64>() / count).collect()
+}
+
+/// The lower triangle of the covariance, row-major.
+///
+/// Tasks share the rows of the covariance rather than those of the data: there is one accumulator, and every entry is
+/// summed in row order whatever the number of threads.
+fn covariance(vectors: &VectorSet, mean: &[f64]) -> Vec<f64> {
+    let width = vectors.width();
+    let mut covariance = vec![0.0; width * width];
+    let mut chunk = vec![0.0; CHUNK_ROWS.min(vectors.rows()) * width];
+    for rows in vectors.values().chunks(CHUNK_ROWS * width) {
+        let chunk = &mut chunk[..rows.len()];
+        chunk
+            .par_chunks_mut(64 * width)
+            .zip(rows.par_chunks(64 * width))
+            .for_each(|(out, rows)| centre(rows, mean, out));
+        let data = MatRef::from_row_major_slice(chunk, rows.len() / width, width);
+        covariance.par_chunks_mut(PANEL_ROWS * width).enumerate().for_each(|(panel, out)| {
+            let (start, height) = (panel * PANEL_ROWS, out.len() / width);
+            let end = start + height;
+            matmul(
+                MatMut::from_row_major_slice_mut(out, height, width).subcols_mut(0, end),
+                Accum::Add,
+                data.subcols(start, height).transpose(),
+                data.subcols(0, end),
+                1.0,
+                Par::Seq,
+            );
+        });
+    }
+    let scale = 1.0 / vectors.rows() as f64;
+    covariance.iter_mut().for_each(|entry| *entry *= scale);
+    covariance
+}
+
+fn fix_sign(direction: &mut [f64]) {
+    let largest = direction
+        .iter()
+        .fold(0.0f64, |largest, &entry| if entry.abs() > largest.abs() { entry } else { largest });
+    if largest < 0.0 {
+        direction.iter_mut().for_each(|entry| *entry = -*entry);
+    }
+}
+
+/// The largest entry of `|B B^T - I|`.
+fn deviation(basis: &[f64], width: usize) -> f64 {
+    let mut gram = vec![0.0; width * width];
+    let whole = MatRef::from_row_major_slice(basis, width, width);
+    gram.par_chunks_mut(PANEL_ROWS * width).enumerate().for_each(|(panel, out)| {
+        let height = out.len() / width;
+        matmul(
+            MatMut::from_row_major_slice_mut(out, height, width),
+            Accum::Replace,
+            whole.subrows(panel * PANEL_ROWS, height),
+            whole.transpose(),
+            1.0,
+            Par::Seq,
+        );
+    });
+    gram.iter().enumerate().fold(0.0, |worst, (at, &entry)| {
+        let ideal = if at / width == at % width { 1.0 } else { 0.0 };
+        let off = (entry - ideal).abs();
+        // `f64::max` would drop a NaN.
+        if off <= worst { worst } else { off }
+    })
+}
+
+#[cfg(test)]
+mod tests;
