@@ -58,7 +58,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 1 << 30, cells: 4096, candidates: 65_536, rows: 1 << 26, width: 16_384 }
+        Self { bytes: 64 << 20, cells: 4096, candidates: 65_536, rows: 1 << 26, width: 16_384 }
     }
 }
 

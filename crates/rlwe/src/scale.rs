@@ -81,8 +81,7 @@ impl OperandScale {
     pub fn quantise(self, vector: &[f64]) -> Result<Vec<i32>, OperandOverflow> {
         let factor = 2_f64.powi(self.0);
         let norm = vector.iter().map(|z| z * z).sum::<f64>().sqrt();
-        // Written so that a NaN fails too.
-        if !(norm * factor <= MAX_OPERAND_NORM) {
+        if norm.is_nan() || norm * factor > MAX_OPERAND_NORM {
             return Err(OperandOverflow { norm, exponent: self.0 });
         }
         Ok(vector.iter().map(|z| (z * factor).round() as i32).collect())

@@ -1,0 +1,87 @@
+//! The client's one error.
+
+use shard_geometry::{CellsError, PcaError, RouteError, SplitError, TuneError, VectorError};
+use shard_protocol::{CandidateError, DecodeError, Refusal};
+use shard_rlwe::{EntropyError, LayoutError, OperandOverflow};
+
+use crate::payload::PayloadError;
+use crate::vault::VaultError;
+
+/// Why the client could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The vault's files.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    /// A vault file opened but its contents make no sense.
+    #[error("the vault's {file} cannot be used: {problem}")]
+    Payload {
+        /// Which file.
+        file: &'static str,
+        /// What is wrong with it.
+        problem: PayloadError,
+    },
+    /// Nothing has been ingested yet.
+    #[error("the vault is empty: ingest documents first")]
+    Empty,
+    /// A setting that cannot be.
+    #[error("{0}")]
+    Setting(String),
+    /// Vectors that cannot be used.
+    #[error(transparent)]
+    Vectors(#[from] VectorError),
+    /// A different number of ids than vectors.
+    #[error("{ids} ids for {vectors} vectors")]
+    IdCount {
+        /// Ids given.
+        ids: usize,
+        /// Vectors given.
+        vectors: usize,
+    },
+    /// One id for two documents.
+    #[error("the id {0:?} is given twice")]
+    DuplicateId(String),
+    /// An id that cannot be stored.
+    #[error("an id of {0} bytes: between 1 and 65535 are supported")]
+    IdLength(usize),
+    /// The model could not be fitted.
+    #[error("cannot fit the principal components: {0}")]
+    Pca(#[from] PcaError),
+    /// The prefix does not fit the vectors.
+    #[error(transparent)]
+    Split(#[from] SplitError),
+    /// The partition could not be made.
+    #[error(transparent)]
+    Cells(#[from] CellsError),
+    /// The prefix width or the shortlist could not be tuned.
+    #[error(transparent)]
+    Tune(#[from] TuneError),
+    /// Routing failed.
+    #[error(transparent)]
+    Route(#[from] RouteError),
+    /// A vector too long for the fixed point of its epoch.
+    #[error("{0}; fit a new model")]
+    Overflow(#[from] OperandOverflow),
+    /// Vectors too wide for the ring.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A document of the index has no row in the release.
+    #[error("the document {0:?} has no row in the release: ingest it again")]
+    MissingRow(String),
+    /// No randomness to be had.
+    #[error(transparent)]
+    Entropy(#[from] EntropyError),
+    /// The shortlist is not one.
+    #[error(transparent)]
+    Candidates(#[from] CandidateError),
+    /// The server could not be reached.
+    #[error("cannot reach the server: {0}")]
+    Transport(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The server refused.
+    #[error("the server refused: {0}")]
+    Refused(#[from] Refusal),
+    /// The server's answer is not one.
+    #[error("the server's answer cannot be read: {0}")]
+    Answer(#[from] DecodeError),
+}

@@ -1,0 +1,243 @@
+//! The fitted model: basis, split, cells, fixed point. A secret of the client.
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::SeedableRng;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use shard_geometry::{
+    Cells, Pca, SampleSource, Split, Transform, TuneRequest, Tuning, VectorSet, tune,
+};
+use shard_protocol::Epoch;
+use shard_rlwe::OperandScale;
+use std::sync::Arc;
+
+use crate::error::ClientError;
+use crate::keys::{KeyOwner, KeySchedule};
+use crate::payload::{PayloadError, Reader, Writer};
+use crate::settings::{CellCount, Choice, Settings};
+
+const VERSION: u16 = 1;
+
+/// Rows projected at a time while fitting.
+const BATCH: usize = 1024;
+
+/// What was measured when width and shortlist were chosen.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TuningRecord {
+    /// Fraction of the true ten nearest rows inside the shortlist.
+    pub held: f64,
+    /// Queries in the sample.
+    pub sample: usize,
+    /// Whether the sample were the owner's queries, or documents with noise.
+    pub owners_queries: bool,
+    /// For every width tried, the shortest shortlist that holds the target.
+    pub tried: Vec<WidthTried>,
+}
+
+/// One width that was tried.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct WidthTried {
+    /// Prefix width.
+    pub d_pub: usize,
+    /// The shortest shortlist that holds the target.
+    pub candidates: usize,
+}
+
+impl From<&Tuning> for TuningRecord {
+    fn from(tuning: &Tuning) -> Self {
+        let tried = tuning.measured.iter();
+        Self {
+            held: tuning.held,
+            sample: tuning.sample,
+            owners_queries: tuning.source == SampleSource::Queries,
+            tried: tried
+                .map(|m| WidthTried { d_pub: m.d_pub, candidates: m.candidates_needed })
+                .collect(),
+        }
+    }
+}
+
+/// A fitted model.
+pub struct Model {
+    settings: Settings,
+    epoch: Epoch,
+    pca: Pca,
+    split: Split,
+    /// `None` when every document has a key of its own.
+    cells: Option<Cells>,
+    operand_scale: OperandScale,
+    candidates: usize,
+    tuning: TuningRecord,
+}
+
+impl Model {
+    /// Fits a model to documents. `queries`, where the owner has some, are what the automatic
+    /// choices are made for.
+    pub fn fit(
+        settings: &Settings,
+        epoch: Epoch,
+        vectors: &VectorSet,
+        queries: Option<&VectorSet>,
+    ) -> Result<Self, ClientError> {
+        settings.check()?;
+        let mut rng = ChaCha20Rng::seed_from_u64(settings.seed);
+        let pca = Pca::fit(vectors)?;
+        let fixed = |choice| match choice {
+            Choice::Auto => None,
+            Choice::Fixed(value) => Some(value),
+        };
+        let request =
+            TuneRequest { d_pub: fixed(settings.d_pub), candidates: fixed(settings.candidates) };
+        let tuning = tune(vectors, &pca, queries, request, &mut rng)?;
+        let split = Split::new(vectors.width(), tuning.d_pub)?;
+        let (prefixes, longest) = project(&pca, &split, vectors);
+        let cells = match settings.cells {
+            CellCount::Cells(count) => {
+                Some(Cells::fit(&prefixes, split.public(), count, &mut rng)?.0)
+            }
+            CellCount::Micro => None,
+        };
+        Ok(Self {
+            settings: settings.clone(),
+            epoch,
+            pca,
+            split,
+            cells,
+            operand_scale: OperandScale::for_norm(longest),
+            candidates: tuning.candidates,
+            tuning: TuningRecord::from(&tuning),
+        })
+    }
+
+    /// What the owner asked for.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The generation of keys and names.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The principal basis.
+    pub fn pca(&self) -> &Pca {
+        &self.pca
+    }
+
+    /// Where the prefix ends.
+    pub fn split(&self) -> &Split {
+        &self.split
+    }
+
+    /// The partition, unless every document has a key of its own.
+    pub fn cells(&self) -> Option<&Cells> {
+        self.cells.as_ref()
+    }
+
+    /// The fixed point of stored rows.
+    pub fn operand_scale(&self) -> OperandScale {
+        self.operand_scale
+    }
+
+    /// Default length of the shortlist.
+    pub fn candidates(&self) -> usize {
+        self.candidates
+    }
+
+    /// What was measured when width and shortlist were chosen.
+    pub fn tuning(&self) -> &TuningRecord {
+        &self.tuning
+    }
+
+    /// Routing prefixes of documents, row by row.
+    pub(crate) fn prefixes(&self, vectors: &VectorSet) -> Vec<f32> {
+        project(&self.pca, &self.split, vectors).0
+    }
+
+    /// The key that turns residuals of an owner.
+    pub(crate) fn key(&self, keys: &KeySchedule, owner: KeyOwner) -> Arc<Transform> {
+        keys.transform(self.settings.transform, self.split.private(), self.epoch, owner)
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let json = |value| serde_json::to_string(&value).expect("plain structures encode");
+        let mut writer = Writer::new(VERSION);
+        writer.string(&json(serde_json::json!(self.settings)));
+        writer.string(&json(serde_json::json!(self.tuning)));
+        writer.u64(self.epoch.0);
+        writer.u64(self.split.public() as u64);
+        writer.u64(self.candidates as u64);
+        writer.u64(i64::from(self.operand_scale.exponent()) as u64);
+        writer.f64s(self.pca.mean());
+        writer.f64s(self.pca.variances());
+        writer.f64s(self.pca.basis());
+        writer.f32s(self.cells.as_ref().map_or(&[], Cells::centroids));
+        writer.bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, PayloadError> {
+        fn invalid(error: impl ToString) -> PayloadError {
+            PayloadError::Invalid(error.to_string())
+        }
+        let mut reader = Reader::new(bytes, VERSION)?;
+        let settings: Settings = serde_json::from_str(&reader.string()?).map_err(invalid)?;
+        let tuning = serde_json::from_str(&reader.string()?).map_err(invalid)?;
+        let epoch = Epoch(reader.u64()?);
+        let public = reader.size()?;
+        let candidates = reader.size()?;
+        let exponent = i32::try_from(reader.u64()? as i64).map_err(invalid)?;
+        let mean = reader.f64s()?;
+        let variances = reader.f64s()?;
+        let basis = reader.f64s()?;
+        let centroids = reader.f32s()?;
+        reader.finish()?;
+
+        let pca = Pca::from_parts(mean, basis, variances).map_err(invalid)?;
+        let split = Split::new(pca.width(), public).map_err(invalid)?;
+        let cells = match settings.cells {
+            CellCount::Cells(count) => {
+                let cells = Cells::from_parts(public, centroids).map_err(invalid)?;
+                if cells.count() != count {
+                    return Err(invalid(format!("{} cells instead of {count}", cells.count())));
+                }
+                Some(cells)
+            }
+            CellCount::Micro => None,
+        };
+        let operand_scale = OperandScale::from_exponent(exponent);
+        Ok(Self { settings, epoch, pca, split, cells, operand_scale, candidates, tuning })
+    }
+}
+
+/// Prefixes in single precision, and the norm of the longest residual.
+fn project(pca: &Pca, split: &Split, vectors: &VectorSet) -> (Vec<f32>, f64) {
+    let (width, public) = (split.width(), split.public());
+    let mut prefixes = vec![0.0_f32; vectors.rows() * public];
+    let longest = prefixes
+        .par_chunks_mut(BATCH * public)
+        .zip(vectors.values().par_chunks(BATCH * width))
+        .map(|(prefixes, rows)| {
+            let mut coordinates = vec![0.0; rows.len()];
+            pca.project_rows(rows, &mut coordinates);
+            let mut longest = 0.0_f64;
+            let rows = coordinates.chunks_exact(width);
+            for (prefix, row) in prefixes.chunks_exact_mut(public).zip(rows) {
+                let (u, r) = split.halves(row);
+                prefix.iter_mut().zip(u).for_each(|(out, u)| *out = *u as f32);
+                longest = longest.max(r.iter().map(|r| r * r).sum());
+            }
+            longest
+        })
+        .reduce(|| 0.0, f64::max);
+    (prefixes, longest.sqrt())
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Model")
+            .field("epoch", &self.epoch)
+            .field("split", &self.split)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}

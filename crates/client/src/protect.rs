@@ -1,0 +1,126 @@
+//! A document's journey: vector, principal coordinates, split, cell, key, fixed point, row.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use rayon::prelude::*;
+use shard_geometry::{Transform, VectorSet};
+use shard_protocol::{Row, RowHandle};
+use shard_rlwe::OperandBound;
+
+use crate::error::ClientError;
+use crate::keys::{KeyOwner, KeySchedule};
+use crate::model::Model;
+
+/// Rows projected at a time: large enough for a fast matrix product, small enough that the
+/// double-precision copy of a batch stays in cache.
+const BATCH: usize = 512;
+
+/// Documents after their journey. Everything is in the order of the documents.
+pub(crate) struct Protected {
+    /// Routing prefixes, for the client's index.
+    pub(crate) prefixes: Vec<f32>,
+    /// Cells, or `None` when each row has a key of its own.
+    pub(crate) cells: Option<Vec<u32>>,
+    /// Rows for the server.
+    pub(crate) rows: Vec<Row>,
+    /// The largest of them.
+    pub(crate) bound: OperandBound,
+}
+
+/// Protects documents under their handles. `progress` hears how many more are done.
+pub(crate) fn protect(
+    model: &Model,
+    keys: &KeySchedule,
+    vectors: &VectorSet,
+    handles: &[RowHandle],
+    progress: &(dyn Fn(usize) + Sync),
+) -> Result<Protected, ClientError> {
+    let prefixes = model.prefixes(vectors);
+    let cells = model.cells().map(|cells| cells.assign(&prefixes));
+    let batches = batches(vectors.rows(), cells.as_deref());
+    let turned: Vec<Vec<(u32, Row)>> = batches
+        .into_par_iter()
+        .map(|batch| {
+            let rows = turn(model, keys, vectors, handles, &batch)?;
+            progress(rows.len());
+            Ok(rows)
+        })
+        .collect::<Result<_, ClientError>>()?;
+
+    let mut rows: Vec<(u32, Row)> = turned.into_iter().flatten().collect();
+    rows.sort_unstable_by_key(|(index, _)| *index);
+    let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
+    let bound = rows
+        .par_iter()
+        .map(|row| OperandBound::of(&row.coordinates))
+        .reduce(|| OperandBound::new(0.0), OperandBound::max);
+    Ok(Protected { prefixes, cells, rows, bound })
+}
+
+/// Rows that are turned together: of one cell, or any when each has its own key.
+struct Batch {
+    cell: Option<u32>,
+    rows: Vec<u32>,
+}
+
+fn batches(count: usize, cells: Option<&[u32]>) -> Vec<Batch> {
+    let Some(cells) = cells else {
+        let rows: Vec<u32> = (0..count as u32).collect();
+        return rows.chunks(BATCH).map(|rows| Batch { cell: None, rows: rows.to_vec() }).collect();
+    };
+    let mut by_cell: Vec<u32> = (0..count as u32).collect();
+    by_cell.sort_by_key(|&row| cells[row as usize]);
+    by_cell
+        .chunk_by(|a, b| cells[*a as usize] == cells[*b as usize])
+        .flat_map(|members| members.chunks(BATCH))
+        .map(|rows| Batch { cell: Some(cells[rows[0] as usize]), rows: rows.to_vec() })
+        .collect()
+}
+
+/// `z' = round(2^k T_c r)` for the rows of a batch.
+fn turn(
+    model: &Model,
+    keys: &KeySchedule,
+    vectors: &VectorSet,
+    handles: &[RowHandle],
+    batch: &Batch,
+) -> Result<Vec<(u32, Row)>, ClientError> {
+    let width = vectors.width();
+    let gathered: Vec<f32> =
+        batch.rows.iter().flat_map(|&row| vectors.row(row as usize)).copied().collect();
+    let mut coordinates = vec![0.0; gathered.len()];
+    model.pca().project_rows(&gathered, &mut coordinates);
+
+    let shared: Option<(KeyOwner, Arc<Transform>)> = batch.cell.map(|cell| {
+        let owner = KeyOwner::Cell(cell);
+        (owner, model.key(keys, owner))
+    });
+    let mut out = Vec::with_capacity(batch.rows.len());
+    for (&row, coordinates) in batch.rows.iter().zip(coordinates.chunks_exact_mut(width)) {
+        let handle = handles[row as usize];
+        let (owner, key) = shared.clone().unwrap_or_else(|| {
+            let owner = KeyOwner::Row(handle);
+            (owner, model.key(keys, owner))
+        });
+        let residual = &mut coordinates[model.split().public()..];
+        key.apply(residual);
+        let coordinates = model.operand_scale().quantise(residual)?;
+        out.push((row, Row { cell: keys.cell_tag(model.epoch(), owner), handle, coordinates }));
+    }
+    Ok(out)
+}
+
+/// A fresh handle for an id, avoiding those in use: two ids share a pseudorandom word about
+/// once in 2^64 pairs, and then the second takes its next word.
+pub(crate) fn assign_handle(
+    model: &Model,
+    keys: &KeySchedule,
+    id: &str,
+    in_use: &mut HashSet<RowHandle>,
+) -> RowHandle {
+    (0..=u8::MAX)
+        .map(|attempt| keys.row_handle(model.epoch(), id, attempt))
+        .find(|handle| in_use.insert(*handle))
+        .expect("256 collisions of 64-bit pseudorandom words do not happen")
+}
