@@ -1,1 +1,40 @@
-fn main() {}
+//! The `shard` command: flags in, calls out, exit codes.
+//!
+//! Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage.
+
+mod args;
+mod commands;
+mod embedded;
+mod input;
+mod output;
+mod systems;
+mod unlock;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let json = arguments.json.as_deref();
+    let outcome = match arguments.command {
+        Command::Demo(demo) => commands::demo::run(&demo, json),
+        Command::Init(init) => commands::init::run(&init, json),
+        Command::Ingest(ingest) => commands::ingest::run(&ingest, json),
+        Command::Search(search) => commands::search::run(&search, json),
+        Command::Eval(eval) => commands::eval::run(&eval, json),
+        Command::Status(status) => commands::status::run(&status, json),
+        Command::Completions { shell } => commands::completions(shell),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        // A reader that closed the pipe has had enough; that is not a failure of ours.
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

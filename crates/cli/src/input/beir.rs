@@ -9,9 +9,9 @@ use anyhow::{Result, anyhow};
 use shard_audit::quality::Qrels;
 
 use super::collect::{Place, check_distinct, check_not_empty};
+use super::in_file;
 use super::jsonl::{self, Id};
 use super::lines::Lines;
-use super::{in_file, open_text};
 
 /// A document or query as text.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -123,10 +123,8 @@ fn errors_begin_with_the_file() {
 }
 
 #[test]
-fn texts_and_judgements_are_read_from_files() {
+fn judgements_are_read_from_files() {
     let folder = Folder::new();
-    let texts = folder.file("queries.jsonl", b"{\"_id\": \"1\", \"text\": \"why\"}\n");
-    assert_eq!(read_texts(&texts).unwrap()[0].text, "why");
     let judged = folder.file("qrels.tsv", b"query-id\tcorpus-id\tscore\n1\ta\t1\n");
     assert_eq!(read_qrels(&judged).unwrap().len(), 1);
     let wrong = folder.file("wrong.tsv", b"1\ta\n");

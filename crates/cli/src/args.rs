@@ -1,0 +1,216 @@
+//! Flags, resolved once.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use shard_client::{CellCount, Choice, Settings, TransformKind};
+
+/// Private dense retrieval: the server ranks vectors it cannot read for queries it cannot see.
+#[derive(Parser)]
+#[command(version, propagate_version = true, max_term_width = 100)]
+pub struct Arguments {
+    /// Write the result as JSON, to FILE or (without one) to standard output instead of text
+    #[arg(long, global = true, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub json: Option<PathBuf>,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Protect and search a shipped corpus end to end, with the server in this process
+    Demo(Demo),
+    /// Make a vault: the directory with the model, the index and the keys
+    Init(Init),
+    /// Add documents to a vault, or replace those whose id is known; the first ingest fits the model
+    Ingest(Ingest),
+    /// Search a vault's documents under encryption
+    Search(Search),
+    /// Judge retrieval quality against raw exact search
+    Eval(Eval),
+    /// Say what a vault holds and how it is set up
+    Status(Status),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// The vault and what opens it.
+#[derive(Args)]
+pub struct VaultArguments {
+    /// The vault's directory
+    pub vault: PathBuf,
+    /// File with at least 32 random bytes that unlocks the vault instead of a passphrase
+    /// (otherwise: SHARD_PASSPHRASE, or asked for at the terminal)
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Demo {
+    /// Cells, each with its own key, or `micro` for a key per document
+    #[arg(long, default_value = "256", value_parser = cells)]
+    pub cells: CellCount,
+    /// Candidates that are scored under encryption
+    #[arg(long, value_name = "K", default_value_t = 128, value_parser = positive)]
+    pub candidates: usize,
+}
+
+#[derive(Args)]
+pub struct Init {
+    #[command(flatten)]
+    pub vault: VaultArguments,
+    /// Cells, each with its own key, or `micro` for a key per document
+    #[arg(long, default_value = "256", value_parser = cells)]
+    pub cells: CellCount,
+    /// Width of the routing prefix, or `auto`: the smallest that keeps recall
+    #[arg(long, value_name = "WIDTH", default_value = "auto", value_parser = choice)]
+    pub d_pub: Choice,
+    /// Candidates that are scored under encryption, or `auto`: the fewest that keep recall
+    #[arg(long, value_name = "K", default_value = "auto", value_parser = choice)]
+    pub candidates: Choice,
+    /// Family of keys [default: orthogonal, or structured with `--cells micro`]
+    #[arg(long)]
+    pub transform: Option<TransformName>,
+    /// Seed of the partition and of the tuning sample; not a secret
+    #[arg(long, default_value_t = 2026)]
+    pub seed: u64,
+}
+
+impl Init {
+    pub fn settings(&self) -> Settings {
+        let defaults = Settings::new(self.cells);
+        Settings {
+            cells: self.cells,
+            transform: self.transform.map_or(defaults.transform, TransformName::kind),
+            d_pub: self.d_pub,
+            candidates: self.candidates,
+            seed: self.seed,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum TransformName {
+    /// Uniform over all orthogonal maps
+    Orthogonal,
+    /// Signs, permutations and Hadamard rounds
+    Structured,
+}
+
+impl TransformName {
+    fn kind(self) -> TransformKind {
+        match self {
+            Self::Orthogonal => TransformKind::Orthogonal,
+            Self::Structured => TransformKind::Structured,
+        }
+    }
+}
+
+#[derive(Args)]
+pub struct Ingest {
+    #[command(flatten)]
+    pub vault: VaultArguments,
+    /// Vectors: .npy (f16, f32, f64), .jsonl or .jsonl.gz (`id`, `vector`), or .parquet
+    pub documents: PathBuf,
+    /// Ids for a .npy, one a line [default: row numbers]
+    #[arg(long, value_name = "FILE")]
+    pub ids: Option<PathBuf>,
+    /// Queries to make the automatic choices for [default: documents with noise]
+    #[arg(long, value_name = "FILE")]
+    pub sample_queries: Option<PathBuf>,
+    /// Column of a .parquet with the ids
+    #[arg(long, value_name = "NAME", default_value = crate::input::ID_COLUMN)]
+    pub id_column: String,
+    /// Column of a .parquet with the vectors
+    #[arg(long, value_name = "NAME", default_value = crate::input::VECTOR_COLUMN)]
+    pub vector_column: String,
+}
+
+#[derive(Args)]
+pub struct Search {
+    #[command(flatten)]
+    pub vault: VaultArguments,
+    /// Query vectors: .npy with one query or one a row, .jsonl or .parquet
+    #[arg(long, value_name = "FILE")]
+    pub query: PathBuf,
+    /// Documents to return
+    #[arg(short = 'k', long, value_name = "COUNT", default_value_t = 10, value_parser = positive)]
+    pub top: usize,
+    /// Candidates that are scored under encryption [default: the vault's]
+    #[arg(long, value_name = "K", value_parser = positive)]
+    pub candidates: Option<usize>,
+    /// Cells whose documents are considered [default: all]
+    #[arg(long, value_name = "CELLS", value_parser = positive)]
+    pub nprobe: Option<usize>,
+    /// Say what the search cost and what the server saw of it
+    #[arg(long)]
+    pub explain: bool,
+}
+
+#[derive(Args)]
+pub struct Eval {
+    #[command(flatten)]
+    pub vault: VaultArguments,
+    /// Query vectors
+    #[arg(long, value_name = "FILE")]
+    pub queries: PathBuf,
+    /// Ids of the queries in a .npy, one a line
+    #[arg(long, value_name = "FILE")]
+    pub query_ids: Option<PathBuf>,
+    /// Judgements: BEIR's tab-separated columns or TREC's four
+    #[arg(long, value_name = "FILE")]
+    pub qrels: PathBuf,
+    /// Candidates that are scored under encryption [default: the vault's]
+    #[arg(long, value_name = "K", value_parser = positive)]
+    pub candidates: Option<usize>,
+}
+
+#[derive(Args)]
+pub struct Status {
+    #[command(flatten)]
+    pub vault: VaultArguments,
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    match usize::from_str(text) {
+        Ok(0) => Err("must be at least 1".into()),
+        Ok(value) => Ok(value),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn choice(text: &str) -> Result<Choice, String> {
+    if text == "auto" { Ok(Choice::Auto) } else { positive(text).map(Choice::Fixed) }
+}
+
+fn cells(text: &str) -> Result<CellCount, String> {
+    if text == "micro" { Ok(CellCount::Micro) } else { positive(text).map(CellCount::Cells) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn flags_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn micro_keys_default_to_the_fast_family() {
+        let parse = |flags: &[&str]| match Arguments::parse_from(flags).command {
+            Command::Init(init) => init.settings(),
+            _ => unreachable!("an init was given"),
+        };
+        assert_eq!(parse(&["shard", "init", "v"]).transform, TransformKind::Orthogonal);
+        let micro = parse(&["shard", "init", "v", "--cells", "micro"]);
+        assert_eq!((micro.cells, micro.transform), (CellCount::Micro, TransformKind::Structured));
+        let both = parse(&["shard", "init", "v", "--cells", "micro", "--transform", "orthogonal"]);
+        assert_eq!(both.transform, TransformKind::Orthogonal);
+    }
+}

@@ -1,0 +1,240 @@
+//! `shard demo`: the whole path on shipped data, for a person who has never heard of Shard.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rand::TryRng;
+use rand::rand_core::UnwrapErr;
+use rand::rngs::SysRng;
+use serde_json::json;
+use shard_client::vault::{KdfCost, MIN_KEY_FILE_BYTES, Unlock};
+use shard_client::{
+    Answer, CellCount, Choice, Collection, Documents, Settings, Timings, create_vault, ingest,
+    release,
+};
+use shard_geometry::VectorSet;
+use shard_protocol::{Leak, RowBatch};
+use zeroize::Zeroizing;
+
+use super::eval::quality_table;
+use super::vectors;
+use crate::args::Demo;
+use crate::embedded::Embedded;
+use crate::input::Text;
+use crate::input::scifact::{self, SciFact};
+use crate::output::{Output, bytes, cut, grouped, percentile, progress, table};
+use crate::systems::{Comparison, Outcome};
+
+/// Queries shown with their best documents.
+const SAMPLES: [usize; 3] = [1, 56, 183];
+
+/// Documents shown for each.
+const SHOWN: usize = 3;
+
+pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
+    let output = Output::new(json);
+    let SciFact { documents, queries, qrels, document_texts, query_texts } = scifact::load()?;
+    let (ids, vectors_read) = vectors(documents)?;
+    let (query_ids, queries) = vectors(queries)?;
+    output.line(format!(
+        "\nSciFact: {} scientific abstracts, {} claims with human judgements, as {}-dimensional\n\
+         embeddings (all-MiniLM-L6-v2). Whoever copies such vectors can nearly read the texts.\n\
+         Shard lets a server rank them without being able to.\n",
+        grouped(ids.len()),
+        query_ids.len(),
+        vectors_read.width(),
+    ))?;
+
+    let directory = tempfile::Builder::new().prefix("shard-demo-").tempdir()?;
+    let mut settings = Settings::new(arguments.cells);
+    settings.d_pub = Choice::Fixed(vectors_read.width() / 4);
+    settings.candidates = Choice::Fixed(arguments.candidates);
+    let mut rng = UnwrapErr(SysRng);
+    let mut key = Zeroizing::new(vec![0; MIN_KEY_FILE_BYTES]);
+    SysRng.try_fill_bytes(&mut key)?;
+    let path = directory.path().join("vault");
+    let mut vault =
+        create_vault(&path, &Unlock::KeyFile(key), KdfCost::default(), &settings, &mut rng)?;
+    let start = Instant::now();
+    let bar = progress("protecting", ids.len());
+    let to_ingest = Documents { ids: &ids, vectors: &vectors_read, sample_queries: None };
+    let done = ingest(&mut vault, &to_ingest, &|rows| bar.inc(rows as u64), &mut rng);
+    bar.finish_and_clear();
+    done?;
+    let protecting = start.elapsed();
+    let collection = Collection::open(&vault)?;
+    let rows = release(&vault)?;
+    let server = Embedded::serving(rows.clone());
+    output.line(protected(&collection, &rows, arguments.cells, protecting))?;
+
+    let bar = progress("searching", query_ids.len());
+    let comparison = Comparison {
+        collection: &collection,
+        vectors: &vectors_read,
+        release: &rows,
+        server: &server,
+        queries: &queries,
+        query_ids: &query_ids,
+        qrels: &qrels,
+        candidates: arguments.candidates,
+    };
+    let outcome = comparison.run(&|| bar.inc(1));
+    bar.finish_and_clear();
+    let outcome = outcome?;
+
+    output.line(
+        "2. Three of the searches. Every query went out encrypted; every score came back so.\n",
+    )?;
+    for sample in SAMPLES {
+        let relevant = |row: u32| {
+            let judged = qrels.judgements(&query_ids[sample]);
+            judged.and_then(|judged| judged.get(&ids[row as usize])).is_some_and(|&r| r > 0)
+        };
+        let answer = &outcome.answers[sample];
+        output.line(sample_search(&query_texts[sample], answer, &document_texts, relevant))?;
+    }
+    output.line("   * = judged relevant by people\n")?;
+    output.line(format!(
+        "3. All {} queries, against raw search of the plain vectors.\n",
+        query_ids.len()
+    ))?;
+    output.line(quality_table(&outcome.quality))?;
+    output.line(fidelity(&outcome, &queries))?;
+    output.line(costs(&outcome))?;
+    output.line(server_view(&outcome, &server))?;
+    output.result(&report(&outcome))
+}
+
+fn protected(collection: &Collection, rows: &RowBatch, cells: CellCount, took: Duration) -> String {
+    let split = collection.model().split();
+    let keys = match cells {
+        CellCount::Cells(count) => format!("{count} cells, a secret rotation for each"),
+        CellCount::Micro => "a secret rotation for every document".to_owned(),
+    };
+    format!(
+        "1. The owner protects the index ({:.1} s).\n\n   \
+         {} principal coordinates a document: {} stay with the owner and find candidates,\n   \
+         {} are rotated and handed to the server.\n   \
+         Keys: {keys}, all from one 256-bit secret.\n   \
+         The server receives {} rows of integers, {}, under random names.\n",
+        took.as_secs_f64(),
+        split.width(),
+        split.public(),
+        split.private(),
+        grouped(rows.rows().len()),
+        bytes((rows.rows().len() * split.private() * 4) as f64),
+    )
+}
+
+fn sample_search(
+    query: &Text,
+    answer: &Answer,
+    documents: &[Text],
+    relevant: impl Fn(u32) -> bool,
+) -> String {
+    let mut lines = vec![format!("   \"{}\"", cut(&query.text, 90))];
+    for hit in answer.hits.iter().take(SHOWN) {
+        let mark = if relevant(hit.row) { '*' } else { ' ' };
+        let title = cut(&documents[hit.row as usize].title, 80);
+        lines.push(format!("    {mark} {:.5}  {title}", hit.score));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn fidelity(outcome: &Outcome, queries: &VectorSet) -> String {
+    let same = (outcome.top10_identical * queries.rows() as f64).round() as usize;
+    format!(
+        "\n   Encrypted and unencrypted reranking gave the same top 10 in {same} of {} queries.\n   \
+         Worst error of any score: {:.1e}.\n",
+        queries.rows(),
+        outcome.max_abs_error
+    )
+}
+
+/// Milliseconds of one phase, or of the whole, for every query.
+fn milliseconds(outcome: &Outcome, of: impl Fn(&Timings) -> Duration) -> Vec<f64> {
+    outcome.answers.iter().map(|a| of(&a.cost.timings).as_secs_f64() * 1e3).collect()
+}
+
+fn mean(outcome: &Outcome, of: impl Fn(&Answer) -> usize) -> f64 {
+    let answers = &outcome.answers;
+    answers.iter().map(|answer| of(answer) as f64).sum::<f64>() / answers.len() as f64
+}
+
+fn costs(outcome: &Outcome) -> String {
+    type Phase = (&'static str, fn(&Timings) -> Duration);
+    let phases: [Phase; 6] = [
+        ("find candidates", |t| t.route),
+        ("rotate the query for each cell", |t| t.turn),
+        ("encrypt", |t| t.encrypt),
+        ("server", |t| t.server),
+        ("decrypt and rank", |t| t.open),
+        ("whole search", Timings::total),
+    ];
+    let rows: Vec<Vec<String>> = phases
+        .iter()
+        .map(|(name, phase)| {
+            let samples = milliseconds(outcome, phase);
+            let figure = |fraction| format!("{:.2}", percentile(&samples, fraction));
+            vec![(*name).to_owned(), figure(0.5), figure(0.95)]
+        })
+        .collect();
+    format!(
+        "4. What a search costs.\n\n{}\n\n   \
+         {} up and {} down a query on average ({:.0} cells of {:.0} candidates).\n",
+        table(&["milliseconds", "median", "95 %"], &rows),
+        bytes(mean(outcome, |a| a.cost.bytes_up)),
+        bytes(mean(outcome, |a| a.cost.bytes_down)),
+        mean(outcome, |a| a.cost.active_cells),
+        mean(outcome, |a| a.cost.candidates),
+    )
+}
+
+fn server_view(outcome: &Outcome, server: &Embedded) -> String {
+    let held = server.statistics();
+    let total = mean(outcome, |a| a.cost.bytes_up + a.cost.bytes_down);
+    let figure = |leak| match leak {
+        Leak::StoredRows => format!("{} x {}", grouped(held.rows), held.width),
+        Leak::CellMembership => format!("{} groups", grouped(held.cells)),
+        Leak::CollectionShape => "epoch 1".to_owned(),
+        Leak::ActiveCells => format!("{:.0} a query", mean(outcome, |a| a.cost.active_cells)),
+        Leak::CandidateHandles => format!("{:.0} a query", mean(outcome, |a| a.cost.candidates)),
+        Leak::RequestShape => format!("{} a query", bytes(total)),
+    };
+    let lines: Vec<String> = Leak::ALL
+        .iter()
+        .map(|&leak| format!("   {:18} {:14} {}", leak.name(), figure(leak), leak.meaning()))
+        .collect();
+    format!(
+        "5. What the server saw.\n\n{}\n\n   \
+         It never saw a query, a score, a text, an original vector, a document's id or its rank.\n   \
+         Rotated rows are not encrypted rows: docs/LEAKAGE.md says what can be done with them.\n",
+        lines.join("\n")
+    )
+}
+
+fn report(outcome: &Outcome) -> serde_json::Value {
+    let quality = &outcome.quality;
+    let total = milliseconds(outcome, Timings::total);
+    let most = outcome.answers.iter().map(|a| a.cost.bytes_up + a.cost.bytes_down).max();
+    json!({
+        "queries": outcome.answers.len(),
+        "ndcg10": {
+            "raw": quality.raw.mean.ndcg10,
+            "plain": quality.shard_plain.mean.ndcg10,
+            "encrypted": quality.shard_encrypted.mean.ndcg10,
+        },
+        "top10_identical": outcome.top10_identical,
+        "max_abs_error": outcome.max_abs_error,
+        "bytes": {
+            "up": mean(outcome, |a| a.cost.bytes_up).round(),
+            "down": mean(outcome, |a| a.cost.bytes_down).round(),
+            "most": most,
+        },
+        "ms": { "p50": percentile(&total, 0.5), "p95": percentile(&total, 0.95) },
+        "active_cells": mean(outcome, |a| a.cost.active_cells),
+        "quality": quality,
+    })
+}

@@ -1,0 +1,76 @@
+//! `shard ingest`.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use rand::rand_core::UnwrapErr;
+use rand::rngs::SysRng;
+use serde_json::json;
+use shard_client::{Collection, Documents, ingest};
+
+use super::vectors;
+use crate::args::Ingest;
+use crate::input::{read_parquet, read_queries, read_vectors};
+use crate::output::{Output, grouped, progress};
+use crate::unlock;
+
+pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
+    let output = Output::new(json);
+    let path = &arguments.documents;
+    let parquet = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("parquet"));
+    let read = if parquet && arguments.ids.is_none() {
+        read_parquet(path, &arguments.id_column, &arguments.vector_column)?
+    } else {
+        read_vectors(path, arguments.ids.as_deref())?
+    };
+    let (ids, vectors_read) = vectors(read).with_context(|| path.display().to_string())?;
+    let sample = match &arguments.sample_queries {
+        Some(path) => Some(vectors(read_queries(path, None)?)?.1),
+        None => None,
+    };
+
+    let mut vault = unlock::open(&arguments.vault)?;
+    let start = Instant::now();
+    let bar = progress("protecting", ids.len());
+    let documents =
+        Documents { ids: &ids, vectors: &vectors_read, sample_queries: sample.as_ref() };
+    let done = ingest(&mut vault, &documents, &|rows| bar.inc(rows as u64), &mut UnwrapErr(SysRng));
+    bar.finish_and_clear();
+    let done = done?;
+    let seconds = start.elapsed().as_secs_f64();
+
+    let collection = Collection::open(&vault)?;
+    let model = collection.model();
+    if done.fitted {
+        output.line(format!(
+            "fitted a model: {} dimensions, the first {} route, {} are turned",
+            model.split().width(),
+            model.split().public(),
+            model.split().private(),
+        ))?;
+        output.line(format!(
+            "a shortlist of {} holds {:.2} % of the true top 10 of {} held-out {}",
+            model.candidates(),
+            100.0 * model.tuning().held,
+            model.tuning().sample,
+            if model.tuning().owners_queries { "queries" } else { "documents with noise" },
+        ))?;
+    }
+    output.line(format!(
+        "{} documents added, {} replaced, {} in the vault ({seconds:.1} s)",
+        grouped(done.added),
+        grouped(done.replaced),
+        grouped(collection.index().rows()),
+    ))?;
+    output.result(&json!({
+        "added": done.added,
+        "replaced": done.replaced,
+        "documents": collection.index().rows(),
+        "fitted": done.fitted,
+        "d_pub": model.split().public(),
+        "candidates": model.candidates(),
+        "tuning": model.tuning(),
+        "seconds": seconds,
+    }))
+}

@@ -1,0 +1,32 @@
+//! `shard init`.
+
+use std::path::Path;
+
+use anyhow::Result;
+use rand::rand_core::UnwrapErr;
+use rand::rngs::SysRng;
+use serde_json::json;
+use shard_client::create_vault;
+use shard_client::vault::KdfCost;
+
+use crate::args::Init;
+use crate::output::Output;
+use crate::unlock;
+
+pub fn run(arguments: &Init, json: Option<&Path>) -> Result<()> {
+    let output = Output::new(json);
+    let settings = arguments.settings();
+    settings.check()?; // before a passphrase is asked for
+    let unlock = unlock::choose(&arguments.vault)?;
+    create_vault(
+        &arguments.vault.vault,
+        &unlock,
+        KdfCost::default(),
+        &settings,
+        &mut UnwrapErr(SysRng),
+    )?;
+    let directory = arguments.vault.vault.display();
+    output.line(format!("made the vault {directory}"))?;
+    output.line(format!("next: shard ingest {directory} DOCUMENTS"))?;
+    output.result(&json!({ "vault": arguments.vault.vault, "settings": settings }))
+}

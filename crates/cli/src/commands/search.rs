@@ -1,0 +1,121 @@
+//! `shard search`.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use shard_client::{Answer, Collection, SearchOptions};
+use shard_protocol::Leak;
+
+use super::vectors;
+use crate::args::Search;
+use crate::embedded::Embedded;
+use crate::input::read_queries;
+use crate::output::{Output, bytes, table};
+use crate::unlock;
+
+pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
+    let output = Output::new(json);
+    let (ids, queries) = vectors(read_queries(&arguments.query, None)?)
+        .with_context(|| arguments.query.display().to_string())?;
+    let vault = unlock::open(&arguments.vault)?;
+    let collection = Collection::open(&vault)?;
+    let server = Embedded::open(&vault)?;
+    let options = SearchOptions {
+        top: arguments.top,
+        candidates: arguments.candidates,
+        probe: arguments.nprobe,
+    };
+    let mut results = Vec::with_capacity(ids.len());
+    for (row, id) in ids.iter().enumerate() {
+        let answer = collection.search(&server, queries.row(row), &options)?;
+        if ids.len() > 1 {
+            output.line(format!("query {id}"))?;
+        }
+        output.line(hits(&collection, &answer))?;
+        if arguments.explain {
+            output.line(explanation(&answer))?;
+        }
+        results.push(report(id, &collection, &answer));
+    }
+    output.result(&results)
+}
+
+fn hits(collection: &Collection, answer: &Answer) -> String {
+    let digits = (-answer.precision.log10()).ceil().clamp(0.0, 15.0) as usize;
+    let rows: Vec<Vec<String>> = answer
+        .hits
+        .iter()
+        .enumerate()
+        .map(|(rank, hit)| {
+            vec![
+                (rank + 1).to_string(),
+                format!("{:.digits$}", hit.score),
+                collection.index().id(hit.row).to_owned(),
+            ]
+        })
+        .collect();
+    table(&["rank", "score", "id"], &rows)
+}
+
+/// Cost by phase, and for each leak what this search added to it.
+fn explanation(answer: &Answer) -> String {
+    let cost = &answer.cost;
+    let ms = |duration: std::time::Duration| format!("{:.2} ms", duration.as_secs_f64() * 1e3);
+    let t = &cost.timings;
+    let saw = [
+        (Leak::ActiveCells, format!("{} cells", cost.active_cells)),
+        (Leak::CandidateHandles, format!("{} rows", cost.candidates)),
+        (
+            Leak::RequestShape,
+            format!("{} up, {} down", bytes(cost.bytes_up as f64), bytes(cost.bytes_down as f64)),
+        ),
+    ];
+    let mut lines = vec![
+        format!(
+            "  time    {} = route {} + turn {} + encrypt {} + server {} + open {}",
+            ms(t.total()),
+            ms(t.route),
+            ms(t.turn),
+            ms(t.encrypt),
+            ms(t.server),
+            ms(t.open)
+        ),
+        format!(
+            "  sent    {} in {} ciphertexts; received {} in {}",
+            bytes(cost.bytes_up as f64),
+            cost.query_ciphertexts,
+            bytes(cost.bytes_down as f64),
+            cost.response_ciphertexts
+        ),
+        format!(
+            "  scores  rounded to {:.1e} (error below {:.1e})",
+            answer.precision, answer.error_bound
+        ),
+    ];
+    for (leak, figure) in saw {
+        lines.push(format!("  server  {:18} {figure}: {}", leak.name(), leak.meaning()));
+    }
+    lines.join("\n")
+}
+
+fn report(id: &str, collection: &Collection, answer: &Answer) -> serde_json::Value {
+    let cost = &answer.cost;
+    let hits: Vec<_> = answer
+        .hits
+        .iter()
+        .map(|hit| json!({ "id": collection.index().id(hit.row), "score": hit.score }))
+        .collect();
+    json!({
+        "query": id,
+        "hits": hits,
+        "precision": answer.precision,
+        "error_bound": answer.error_bound,
+        "candidates": cost.candidates,
+        "active_cells": cost.active_cells,
+        "query_ciphertexts": cost.query_ciphertexts,
+        "response_ciphertexts": cost.response_ciphertexts,
+        "bytes": { "up": cost.bytes_up, "down": cost.bytes_down },
+        "ms": cost.timings.total().as_secs_f64() * 1e3,
+    })
+}

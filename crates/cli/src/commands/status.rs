@@ -1,0 +1,55 @@
+//! `shard status`.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::json;
+use shard_client::{CellCount, ClientError, Collection, vault_settings};
+
+use crate::args::Status;
+use crate::output::{Output, grouped};
+use crate::unlock;
+
+pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
+    let output = Output::new(json);
+    let vault = unlock::open(&arguments.vault)?;
+    let settings = vault_settings(&vault)?;
+    let keys = match settings.cells {
+        CellCount::Cells(count) => format!("{} cells", grouped(count)),
+        CellCount::Micro => "one a document".to_owned(),
+    };
+    let collection = match Collection::open(&vault) {
+        Ok(collection) => collection,
+        Err(ClientError::Empty) => {
+            output.line(format!("no documents yet; keys: {keys}"))?;
+            return output.result(&json!({ "documents": 0, "settings": settings }));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let (model, index) = (collection.model(), collection.index());
+    output.line(format!("documents    {}", grouped(index.rows())))?;
+    output.line(format!("keys         {keys}, {:?}", settings.transform).to_lowercase())?;
+    output.line(format!(
+        "dimensions   {}: {} route on the client, {} are turned and stored",
+        model.split().width(),
+        model.split().public(),
+        model.split().private()
+    ))?;
+    output.line(format!(
+        "shortlist    {} ({:.2} % of the true top 10 of {} held-out {})",
+        model.candidates(),
+        100.0 * model.tuning().held,
+        model.tuning().sample,
+        if model.tuning().owners_queries { "queries" } else { "documents with noise" },
+    ))?;
+    output.line(format!("epoch        {}", model.epoch()))?;
+    output.result(&json!({
+        "documents": index.rows(),
+        "width": model.split().width(),
+        "d_pub": model.split().public(),
+        "candidates": model.candidates(),
+        "epoch": model.epoch().0,
+        "settings": settings,
+        "tuning": model.tuning(),
+    }))
+}

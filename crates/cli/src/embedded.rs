@@ -1,0 +1,43 @@
+//! The server in this process, reached over the same bytes as one on a network.
+
+use std::sync::Arc;
+
+use shard_client::{ClientError, Transport, release, vault::Vault};
+use shard_protocol::{Epoch, Limits, RowBatch};
+use shard_server::Server;
+use shard_store::{EpochStatistics, MemoryRows};
+
+/// A server that holds the release of one vault in memory.
+pub struct Embedded {
+    server: Server,
+    epoch: Epoch,
+}
+
+impl Embedded {
+    /// Publishes the vault's release to a fresh server.
+    pub fn open(vault: &Vault) -> Result<Self, ClientError> {
+        Ok(Self::serving(release(vault)?))
+    }
+
+    /// A fresh server that holds these rows.
+    pub fn serving(rows: RowBatch) -> Self {
+        let epoch = rows.epoch();
+        let server = Server::new(Arc::new(MemoryRows::new()), Limits::default());
+        server.publish(rows).expect("an empty engine takes rows of any width");
+        Self { server, epoch }
+    }
+
+    /// What it holds.
+    pub fn statistics(&self) -> EpochStatistics {
+        self.server.statistics(self.epoch).expect("the epoch was published when it was opened")
+    }
+}
+
+impl Transport for Embedded {
+    fn exchange(
+        &self,
+        message: Vec<u8>,
+    ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self.server.handle(&message))
+    }
+}

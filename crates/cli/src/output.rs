@@ -1,0 +1,138 @@
+//! What a person or a program sees.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+/// Where results go: text to standard output unless JSON takes its place.
+pub struct Output<'a> {
+    json: Option<&'a Path>,
+}
+
+impl<'a> Output<'a> {
+    pub fn new(json: Option<&'a Path>) -> Self {
+        Self { json }
+    }
+
+    /// Whether standard output is for a person.
+    pub fn is_text(&self) -> bool {
+        self.json.is_none_or(|path| path != Path::new("-"))
+    }
+
+    /// Prints a line for a person.
+    pub fn line(&self, text: impl AsRef<str>) -> Result<()> {
+        if self.is_text() {
+            writeln!(io::stdout().lock(), "{}", text.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Writes the result for a program.
+    pub fn result(&self, value: &impl Serialize) -> Result<()> {
+        let Some(path) = self.json else { return Ok(()) };
+        let mut text = serde_json::to_string_pretty(value)?;
+        text.push('\n');
+        if path == Path::new("-") {
+            io::stdout().lock().write_all(text.as_bytes())?;
+            return Ok(());
+        }
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+/// Whether an error is a closed standard output.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// A bar on standard error while a terminal is attached; nothing otherwise.
+pub fn progress(what: &'static str, total: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg:12} {bar:40} {human_pos}/{human_len} {eta}");
+    let bar = ProgressBar::new(total as u64); // draws only to a terminal
+    bar.set_style(style.expect("the template is well formed"));
+    bar.set_message(what);
+    bar
+}
+
+/// A plain table with two spaces of indentation; columns after the first are numbers.
+pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(header);
+    table.add_rows(rows);
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((2, 1));
+        if index > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+/// 5183 as "5,183".
+pub fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Bytes as "459 KB" (decimal).
+pub fn bytes(count: f64) -> String {
+    match count {
+        b if b < 1e3 => format!("{b:.0} B"),
+        b if b < 1e6 => format!("{:.0} KB", b / 1e3),
+        b => format!("{:.1} MB", b / 1e6),
+    }
+}
+
+/// Text cut to a width, with an ellipsis.
+pub fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// The value below which a fraction of the samples lies (nearest rank).
+pub fn percentile(samples: &[f64], fraction: f64) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (fraction * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_read_well() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(5183), "5,183");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(
+            (bytes(12.0), bytes(458_752.0), bytes(2.5e6)),
+            ("12 B".into(), "459 KB".into(), "2.5 MB".into())
+        );
+        assert_eq!(cut("abcdef", 4), "abc…");
+    }
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let samples = [5.0, 1.0, 4.0, 2.0, 3.0];
+        assert_eq!((percentile(&samples, 0.5), percentile(&samples, 0.95)), (3.0, 5.0));
+        assert_eq!(percentile(&[], 0.5), 0.0);
+    }
+}
