@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn modulus_is_a_prime_with_a_transform_at_every_degree() {
-        assert!(MODULUS < 1 << MODULUS_BITS && MODULUS > 1 << (MODULUS_BITS - 1));
+        assert_eq!(MODULUS.ilog2() + 1, MODULUS_BITS);
         assert_eq!(MODULUS % (1 << 16), 1);
         // Trial division: sqrt(2^50) is 2^25.
         assert!((3..1_u64 << 25).step_by(2).all(|d| !MODULUS.is_multiple_of(d)));

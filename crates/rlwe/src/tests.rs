@@ -119,7 +119,8 @@ fn no_score_wraps_when_query_and_operand_are_parallel() {
         let layout = Layout::fewest_tiles(parameters.degree(), width).unwrap();
         let query = Values(width as u64).vector(width, norm);
         let opposite: Vec<f64> = query.iter().map(|x| -x).collect();
-        let outcome = run(&parameters, &layout, &[query.clone()], &[vec![query, opposite]]);
+        let operands = vec![query.clone(), opposite];
+        let outcome = run(&parameters, &layout, &[query], &[operands]);
         for (score, exact) in outcome.scores {
             assert!((score / exact - 1.0).abs() < 1e-5, "{width} {norm}: {score} for {exact}");
         }
