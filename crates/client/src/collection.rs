@@ -5,7 +5,10 @@ use std::path::Path;
 
 use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
-use shard_protocol::{Epoch, Limits, Row, RowBatch};
+use shard_protocol::{Epoch, Leak, Limits, RowBatch, declassify};
+use shard_rlwe::OperandBound;
+
+use crate::canary::draw_canaries;
 
 use crate::error::ClientError;
 use crate::index::{Index, IndexedRow};
@@ -138,20 +141,34 @@ pub fn ingest(
         .iter()
         .zip(&existing)
         .map(|(id, existing)| match existing {
-            Some(row) => collection.index.handle(*row),
-            None => assign_handle(&collection.model, &collection.keys, id, &mut in_use),
+            // A row whose key is its own gets a new name and with it a new key: two vectors
+            // under one key would show their inner product.
+            Some(row) if collection.model.cells().is_some() => collection.index.handle(*row),
+            _ => assign_handle(&collection.model, &collection.keys, id, &mut in_use),
         })
         .collect();
+    let replaced: HashSet<_> =
+        existing.iter().flatten().map(|row| collection.index.handle(*row)).collect();
     let protected =
         protect(&collection.model, &collection.keys, documents.vectors, &handles, progress)?;
 
     record(&mut collection.index, documents, &existing, &protected);
+    if fitted {
+        let (model, keys) = (&collection.model, &collection.keys);
+        let canaries = draw_canaries(model, keys, &protected.rows, &mut in_use)?;
+        rows.extend(canaries.iter().map(|canary| canary.row(model, keys)));
+        collection.index.set_canaries(canaries);
+    }
     let cell_count = collection.model.cells().map(|cells| cells.count());
     collection.index.rebuild_lists(cell_count).map_err(unusable("index"))?;
     replace_vectors(&mut vectors, documents.vectors, &existing);
-    replace_rows(&mut rows, protected.rows);
-    let width = collection.model.split().private();
-    let batch = RowBatch::new(collection.model.epoch(), width, rows);
+    rows.retain(|row| !replaced.contains(&row.handle));
+    rows.extend(protected.rows);
+    let batch = RowBatch::new(
+        declassify(collection.model.epoch(), Leak::CollectionShape),
+        declassify(collection.model.split().private(), Leak::CollectionShape),
+        declassify(rows, Leak::StoredRows),
+    );
 
     let mut transaction = vault.transaction()?;
     if fitted {
@@ -166,7 +183,7 @@ pub fn ingest(
     transaction.write(FileKind::Release, &batch.encode(), rng)?;
     transaction.commit(rng)?;
 
-    let replaced = existing.iter().flatten().count();
+    let replaced = replaced.len();
     Ok(Ingested { added: documents.ids.len() - replaced, replaced, fitted })
 }
 
@@ -194,16 +211,18 @@ fn record(
     protected: &Protected,
 ) {
     let width = protected.prefixes.len() / documents.ids.len();
+    let lengths = documents.vectors.norms();
     for (at, id) in documents.ids.iter().enumerate() {
         let row = IndexedRow {
             id,
             handle: protected.rows[at].handle,
             prefix: &protected.prefixes[at * width..][..width],
             cell: protected.cells.as_ref().map(|cells| cells[at]),
+            bound: OperandBound::of(&protected.rows[at].coordinates),
+            length: lengths[at],
         };
         index.put(existing[at], &row);
     }
-    index.raise_bound(protected.bound);
 }
 
 fn replace_vectors(held: &mut Vec<f32>, new: &VectorSet, existing: &[Option<u32>]) {
@@ -212,17 +231,6 @@ fn replace_vectors(held: &mut Vec<f32>, new: &VectorSet, existing: &[Option<u32>
         match existing {
             Some(row) => held[*row as usize * width..][..width].copy_from_slice(new.row(at)),
             None => held.extend_from_slice(new.row(at)),
-        }
-    }
-}
-
-/// Replaces rows by handle; what is new goes to the end, to be sorted by the batch.
-fn replace_rows(held: &mut Vec<Row>, new: Vec<Row>) {
-    let known = held.len(); // a release is in handle order
-    for row in new {
-        match held[..known].binary_search_by_key(&row.handle, |held| held.handle) {
-            Ok(at) => held[at] = row,
-            Err(_) => held.push(row),
         }
     }
 }

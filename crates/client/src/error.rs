@@ -1,8 +1,8 @@
 //! The client's one error.
 
 use shard_geometry::{CellsError, PcaError, RouteError, SplitError, TuneError, VectorError};
-use shard_protocol::{CandidateError, DecodeError, Refusal};
-use shard_rlwe::{EntropyError, LayoutError, OperandOverflow};
+use shard_protocol::{CandidateError, DecodeError, Refusal, RowHandle};
+use shard_rlwe::{EntropyError, OperandOverflow, SessionSpent};
 
 use crate::payload::PayloadError;
 use crate::vault::VaultError;
@@ -63,12 +63,26 @@ pub enum ClientError {
     /// A vector too long for the fixed point of its epoch.
     #[error("{0}; fit a new model")]
     Overflow(#[from] OperandOverflow),
-    /// Vectors too wide for the ring.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
     /// A document of the index has no row in the release.
-    #[error("the document {0:?} has no row in the release: ingest it again")]
-    MissingRow(String),
+    #[error("row {0} is missing from the release: ingest the documents again")]
+    MissingRow(RowHandle),
+    /// A score that is known beforehand came back wrong.
+    #[error(
+        "ALARM: the server answered falsely: {wrong} of {checked} control scores are off; the key \
+         was retired and nothing was asked again"
+    )]
+    FalseAnswer {
+        /// Control scores that are off.
+        wrong: usize,
+        /// Control scores checked.
+        checked: usize,
+    },
+    /// Vectors so long that their coordinates leave single precision.
+    #[error("vectors of norm {norm:.1e} are too long: scale them down")]
+    TooLong {
+        /// The longest.
+        norm: f64,
+    },
     /// No randomness to be had.
     #[error(transparent)]
     Entropy(#[from] EntropyError),
@@ -81,6 +95,9 @@ pub enum ClientError {
     /// The server refused.
     #[error("the server refused: {0}")]
     Refused(#[from] Refusal),
+    /// A session's key was asked for more than it may do.
+    #[error(transparent)]
+    Spent(#[from] SessionSpent),
     /// The server's answer is not one.
     #[error("the server's answer cannot be read: {0}")]
     Answer(#[from] DecodeError),

@@ -20,8 +20,22 @@ pub struct Index {
     cells: Vec<u32>,
     /// Members of each cell; rebuilt when the index is read.
     lists: Option<CellLists>,
-    bound: OperandBound,
+    /// Norm of each stored row in integer units, rounded up.
+    norms: Vec<f32>,
+    canaries: Vec<Canary>,
+    /// Norm of each document's own vector.
+    lengths: Vec<f32>,
     longest_prefix: f64,
+}
+
+/// A row that is no document: its score is known beforehand, so an answer can be checked by it.
+/// The server cannot tell it from other rows.
+pub(crate) struct Canary {
+    pub(crate) handle: RowHandle,
+    /// The cell whose key turned it; `None` when it has a key of its own.
+    pub(crate) cell: Option<u32>,
+    /// The row as the server holds it.
+    pub(crate) coordinates: Vec<i32>,
 }
 
 /// What is recorded of one row.
@@ -31,6 +45,10 @@ pub(crate) struct IndexedRow<'a> {
     pub(crate) prefix: &'a [f32],
     /// `None` when the row has a key of its own.
     pub(crate) cell: Option<u32>,
+    /// Norm of the stored row.
+    pub(crate) bound: OperandBound,
+    /// Norm of the document's own vector.
+    pub(crate) length: f64,
 }
 
 impl Index {
@@ -43,7 +61,9 @@ impl Index {
             prefixes: Vec::new(),
             cells: Vec::new(),
             lists: None,
-            bound: OperandBound::new(0.0),
+            norms: Vec::new(),
+            canaries: Vec::new(),
+            lengths: Vec::new(),
             longest_prefix: 0.0,
         }
     }
@@ -88,9 +108,9 @@ impl Index {
         self.lists.as_ref()
     }
 
-    /// The largest stored row.
-    pub fn bound(&self) -> OperandBound {
-        self.bound
+    /// A bound on the norm of a stored row.
+    pub(crate) fn bound(&self, row: u32) -> OperandBound {
+        OperandBound::new(self.norms[row as usize].into())
     }
 
     /// Norm of the longest prefix.
@@ -98,8 +118,18 @@ impl Index {
         self.longest_prefix
     }
 
-    pub(crate) fn raise_bound(&mut self, bound: OperandBound) {
-        self.bound = self.bound.max(bound);
+    /// Norm of a document's own vector.
+    pub(crate) fn length(&self, row: u32) -> f64 {
+        self.lengths[row as usize].into()
+    }
+
+    /// Rows that are no documents.
+    pub(crate) fn canaries(&self) -> &[Canary] {
+        &self.canaries
+    }
+
+    pub(crate) fn set_canaries(&mut self, canaries: Vec<Canary>) {
+        self.canaries = canaries;
     }
 
     /// Rows by id, for an update.
@@ -109,7 +139,8 @@ impl Index {
 
     /// Names in use, for an update.
     pub(crate) fn handles_in_use(&self) -> HashSet<RowHandle> {
-        self.handles.iter().copied().collect()
+        let canaries = self.canaries.iter().map(|canary| canary.handle);
+        self.handles.iter().copied().chain(canaries).collect()
     }
 
     /// Appends a row, or replaces row `existing`.
@@ -117,8 +148,11 @@ impl Index {
         debug_assert_eq!(row.prefix.len(), self.prefix_width);
         let squared: f64 = row.prefix.iter().map(|&u| f64::from(u) * f64::from(u)).sum();
         self.longest_prefix = self.longest_prefix.max(squared.sqrt());
+        let norm = (row.bound.norm() as f32).next_up();
         match existing {
             None => {
+                self.norms.push(norm);
+                self.lengths.push(row.length as f32);
                 self.ids.push(row.id.to_owned());
                 self.handles.push(row.handle);
                 self.prefixes.extend_from_slice(row.prefix);
@@ -126,6 +160,8 @@ impl Index {
             }
             Some(at) => {
                 let at = at as usize;
+                self.norms[at] = norm;
+                self.lengths[at] = row.length as f32;
                 self.handles[at] = row.handle;
                 self.prefixes[at * self.prefix_width..][..self.prefix_width]
                     .copy_from_slice(row.prefix);
@@ -156,7 +192,14 @@ impl Index {
         writer.u64(self.prefix_width as u64);
         writer.f32s(&self.prefixes);
         writer.u32s(&self.cells);
-        writer.f64(self.bound.norm());
+        writer.u64(self.canaries.len() as u64);
+        for canary in &self.canaries {
+            writer.u64(canary.handle.0);
+            writer.u64(canary.cell.map_or(u64::MAX, u64::from));
+            writer.i32s(&canary.coordinates);
+        }
+        writer.f32s(&self.lengths);
+        writer.f32s(&self.norms);
         writer.f64(self.longest_prefix);
         writer.bytes
     }
@@ -180,7 +223,9 @@ impl Index {
             prefixes: reader.f32s()?,
             cells: reader.u32s()?,
             lists: None,
-            bound: OperandBound::new(reader.f64()?),
+            canaries: read_canaries(&mut reader)?,
+            lengths: reader.f32s()?,
+            norms: reader.f32s()?,
             longest_prefix: reader.f64()?,
         };
         reader.finish()?;
@@ -190,8 +235,12 @@ impl Index {
             || Some(index.prefixes.len()) != rows.checked_mul(prefix_width)
             || index.cells.len() != expected_cells
             || u32::try_from(rows).is_err()
-            || !index.bound.norm().is_finite()
+            || index.norms.len() != rows
+            || index.norms.iter().any(|norm| !norm.is_finite())
             || !index.longest_prefix.is_finite()
+            || index.lengths.len() != rows
+            || index.lengths.iter().any(|length| !length.is_finite())
+            || index.canaries.iter().any(|canary| canary.cell.is_some() != cell_count.is_some())
             || index.prefixes.iter().any(|u| !u.is_finite())
         {
             return Err(PayloadError::Invalid("its parts do not go together".into()));
@@ -199,6 +248,22 @@ impl Index {
         index.rebuild_lists(cell_count)?;
         Ok(index)
     }
+}
+
+fn read_canaries(reader: &mut Reader<'_>) -> Result<Vec<Canary>, PayloadError> {
+    let mut canaries = Vec::new();
+    for _ in 0..reader.size()? {
+        let handle = RowHandle(reader.u64()?);
+        let cell =
+            match reader.u64()? {
+                u64::MAX => None,
+                cell => Some(u32::try_from(cell).map_err(|_| {
+                    PayloadError::Invalid("a canary in a cell that cannot be".into())
+                })?),
+            };
+        canaries.push(Canary { handle, cell, coordinates: reader.i32s()? });
+    }
+    Ok(canaries)
 }
 
 impl std::fmt::Debug for Index {

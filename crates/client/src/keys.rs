@@ -24,8 +24,8 @@ use zeroize::{ZeroizeOnDrop, Zeroizing};
 use crate::settings::TransformKind;
 use crate::vault::MasterSecret;
 
-/// Memory for derived keys: 256 keys of width 288 take 85 MB.
-const CACHE_BYTES: usize = 256 << 20;
+/// Memory for derived keys: 256 keys of width 288 take 85 MB, of width 576 340 MB.
+const CACHE_BYTES: usize = 512 << 20;
 
 /// Whose key it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -49,7 +49,8 @@ impl KeySchedule {
     /// The schedule of a master secret.
     pub fn new(master: &MasterSecret) -> Self {
         let (prk, _) = Hkdf::<Sha256>::extract(Some(b"shard/v1"), master.expose());
-        Self { prk: PseudoRandomKey(prk.into()), cache: KeyCache::new(CACHE_BYTES) }
+        let prk = Zeroizing::new(<[u8; 32]>::from(prk));
+        Self { prk: PseudoRandomKey(*prk), cache: KeyCache::new(CACHE_BYTES) }
     }
 
     fn expand<const L: usize>(
@@ -73,6 +74,17 @@ impl KeySchedule {
     pub fn row_handle(&self, epoch: Epoch, id: &str, attempt: u8) -> RowHandle {
         let subject = [&[attempt][..], id.as_bytes()].concat();
         RowHandle(self.word("row handle", epoch, &subject))
+    }
+
+    /// The server's name for canary number `number`.
+    pub(crate) fn canary_handle(&self, epoch: Epoch, number: u32, attempt: u8) -> RowHandle {
+        let subject = [&[attempt][..], &number.to_le_bytes()].concat();
+        RowHandle(self.word("canary handle", epoch, &subject))
+    }
+
+    /// The words that canary number `number` is drawn from.
+    pub(crate) fn canary_words(&self, epoch: Epoch, number: u32) -> ChaCha20Rng {
+        ChaCha20Rng::from_seed(*self.expand("canary", epoch, &number.to_le_bytes()))
     }
 
     /// The server's name for a cell. A row with a key of its own is a cell of its own.

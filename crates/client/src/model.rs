@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use shard_geometry::{
     Cells, Pca, SampleSource, Split, Transform, TuneRequest, Tuning, VectorSet, tune,
 };
-use shard_protocol::Epoch;
+use shard_protocol::{Epoch, Limits};
 use shard_rlwe::OperandScale;
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 use crate::error::ClientError;
 use crate::keys::{KeyOwner, KeySchedule};
@@ -17,6 +18,12 @@ use crate::payload::{PayloadError, Reader, Writer};
 use crate::settings::{CellCount, Choice, Settings};
 
 const VERSION: u16 = 1;
+
+/// Fewest candidates that are chosen automatically: a corpus may grow after it was fitted.
+const FEWEST_CANDIDATES: usize = 32;
+
+/// Rows of a request that are kept free for canaries.
+const CANARY_ROOM: usize = 64;
 
 /// Rows projected at a time while fitting.
 const BATCH: usize = 1024;
@@ -62,6 +69,8 @@ pub struct Model {
     settings: Settings,
     epoch: Epoch,
     pca: Pca,
+    /// `V^T mu`, which centres a projected query.
+    projected_mean: Vec<f64>,
     split: Split,
     /// `None` when every document has a key of its own.
     cells: Option<Cells>,
@@ -90,21 +99,35 @@ impl Model {
             TuneRequest { d_pub: fixed(settings.d_pub), candidates: fixed(settings.candidates) };
         let tuning = tune(vectors, &pca, queries, request, &mut rng)?;
         let split = Split::new(vectors.width(), tuning.d_pub)?;
-        let (prefixes, longest) = project(&pca, &split, vectors);
+        let widest = Limits::default().width;
+        if split.private() > widest {
+            return Err(ClientError::Setting(format!(
+                "residuals of width {} are wider than the {widest} that servers take",
+                split.private()
+            )));
+        }
+        let (prefixes, longest) = project(&pca, &split, vectors)?;
         let cells = match settings.cells {
             CellCount::Cells(count) => {
                 Some(Cells::fit(&prefixes, split.public(), count, &mut rng)?.0)
             }
             CellCount::Micro => None,
         };
+        let candidates = match settings.candidates {
+            Choice::Fixed(candidates) => candidates,
+            Choice::Auto => tuning.candidates.max(FEWEST_CANDIDATES),
+        };
         Ok(Self {
             settings: settings.clone(),
             epoch,
+            projected_mean: project_mean(&pca),
             pca,
             split,
             cells,
-            operand_scale: OperandScale::for_norm(longest),
-            candidates: tuning.candidates,
+            // Residuals of the first documents may be short, or vanish, where those of later
+            // ones do not; they are seldom longer than the vectors themselves.
+            operand_scale: OperandScale::for_norm(longest.max(vectors.max_norm())),
+            candidates: candidates.min(most_candidates(settings.cells)),
             tuning: TuningRecord::from(&tuning),
         })
     }
@@ -122,6 +145,14 @@ impl Model {
     /// The principal basis.
     pub fn pca(&self) -> &Pca {
         &self.pca
+    }
+
+    /// `V^T q` and the prefix of `V^T (q - mu)`.
+    pub(crate) fn project_query(&self, query: &[f32]) -> (Zeroizing<Vec<f64>>, Vec<f32>) {
+        let coordinates = Zeroizing::new(self.pca.uncentred(query));
+        let prefix = coordinates.iter().zip(&self.projected_mean).take(self.split.public());
+        let centred = prefix.map(|(q, mu)| (q - mu) as f32).collect();
+        (coordinates, centred)
     }
 
     /// Where the prefix ends.
@@ -150,8 +181,8 @@ impl Model {
     }
 
     /// Routing prefixes of documents, row by row.
-    pub(crate) fn prefixes(&self, vectors: &VectorSet) -> Vec<f32> {
-        project(&self.pca, &self.split, vectors).0
+    pub(crate) fn prefixes(&self, vectors: &VectorSet) -> Result<Vec<f32>, ClientError> {
+        Ok(project(&self.pca, &self.split, vectors)?.0)
     }
 
     /// The key that turns residuals of an owner.
@@ -205,12 +236,23 @@ impl Model {
             CellCount::Micro => None,
         };
         let operand_scale = OperandScale::from_exponent(exponent);
-        Ok(Self { settings, epoch, pca, split, cells, operand_scale, candidates, tuning })
+        let projected_mean = project_mean(&pca);
+        Ok(Self {
+            settings,
+            epoch,
+            pca,
+            projected_mean,
+            split,
+            cells,
+            operand_scale,
+            candidates,
+            tuning,
+        })
     }
 }
 
 /// Prefixes in single precision, and the norm of the longest residual.
-fn project(pca: &Pca, split: &Split, vectors: &VectorSet) -> (Vec<f32>, f64) {
+fn project(pca: &Pca, split: &Split, vectors: &VectorSet) -> Result<(Vec<f32>, f64), ClientError> {
     let (width, public) = (split.width(), split.public());
     let mut prefixes = vec![0.0_f32; vectors.rows() * public];
     let longest = prefixes
@@ -229,7 +271,25 @@ fn project(pca: &Pca, split: &Split, vectors: &VectorSet) -> (Vec<f32>, f64) {
             longest
         })
         .reduce(|| 0.0, f64::max);
-    (prefixes, longest.sqrt())
+    let longest = longest.sqrt();
+    if !longest.is_finite() || prefixes.iter().any(|u| !u.is_finite()) {
+        return Err(ClientError::TooLong { norm: vectors.max_norm() });
+    }
+    Ok((prefixes, longest))
+}
+
+fn project_mean(pca: &Pca) -> Vec<f64> {
+    let directions = pca.basis().chunks_exact(pca.width());
+    directions.map(|v| v.iter().zip(pca.mean()).map(|(v, mu)| v * mu).sum()).collect()
+}
+
+/// The most candidates a request can name beside its canaries.
+pub(crate) fn most_candidates(cells: CellCount) -> usize {
+    let limits = Limits::default();
+    match cells {
+        CellCount::Cells(_) => limits.candidates - CANARY_ROOM,
+        CellCount::Micro => limits.cells - CANARY_ROOM,
+    }
 }
 
 impl std::fmt::Debug for Model {

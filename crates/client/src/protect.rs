@@ -1,12 +1,9 @@
 //! A document's journey: vector, principal coordinates, split, cell, key, fixed point, row.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
 use rayon::prelude::*;
-use shard_geometry::{Transform, VectorSet};
+use shard_geometry::VectorSet;
 use shard_protocol::{Row, RowHandle};
-use shard_rlwe::OperandBound;
+use std::collections::HashSet;
 
 use crate::error::ClientError;
 use crate::keys::{KeyOwner, KeySchedule};
@@ -24,8 +21,6 @@ pub(crate) struct Protected {
     pub(crate) cells: Option<Vec<u32>>,
     /// Rows for the server.
     pub(crate) rows: Vec<Row>,
-    /// The largest of them.
-    pub(crate) bound: OperandBound,
 }
 
 /// Protects documents under their handles. `progress` hears how many more are done.
@@ -36,7 +31,7 @@ pub(crate) fn protect(
     handles: &[RowHandle],
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Protected, ClientError> {
-    let prefixes = model.prefixes(vectors);
+    let prefixes = model.prefixes(vectors)?;
     let cells = model.cells().map(|cells| cells.assign(&prefixes));
     let batches = batches(vectors.rows(), cells.as_deref());
     let turned: Vec<Vec<(u32, Row)>> = batches
@@ -50,12 +45,8 @@ pub(crate) fn protect(
 
     let mut rows: Vec<(u32, Row)> = turned.into_iter().flatten().collect();
     rows.sort_unstable_by_key(|(index, _)| *index);
-    let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
-    let bound = rows
-        .par_iter()
-        .map(|row| OperandBound::of(&row.coordinates))
-        .reduce(|| OperandBound::new(0.0), OperandBound::max);
-    Ok(Protected { prefixes, cells, rows, bound })
+    let rows = rows.into_iter().map(|(_, row)| row).collect();
+    Ok(Protected { prefixes, cells, rows })
 }
 
 /// Rows that are turned together: of one cell, or any when each has its own key.
@@ -86,29 +77,33 @@ fn turn(
     handles: &[RowHandle],
     batch: &Batch,
 ) -> Result<Vec<(u32, Row)>, ClientError> {
-    let width = vectors.width();
+    let split = model.split();
     let gathered: Vec<f32> =
         batch.rows.iter().flat_map(|&row| vectors.row(row as usize)).copied().collect();
     let mut coordinates = vec![0.0; gathered.len()];
     model.pca().project_rows(&gathered, &mut coordinates);
+    let mut residuals: Vec<f64> = coordinates
+        .chunks_exact(split.width())
+        .flat_map(|coordinates| split.halves(coordinates).1)
+        .copied()
+        .collect();
 
-    let shared: Option<(KeyOwner, Arc<Transform>)> = batch.cell.map(|cell| {
-        let owner = KeyOwner::Cell(cell);
-        (owner, model.key(keys, owner))
-    });
-    let mut out = Vec::with_capacity(batch.rows.len());
-    for (&row, coordinates) in batch.rows.iter().zip(coordinates.chunks_exact_mut(width)) {
-        let handle = handles[row as usize];
-        let (owner, key) = shared.clone().unwrap_or_else(|| {
-            let owner = KeyOwner::Row(handle);
-            (owner, model.key(keys, owner))
-        });
-        let residual = &mut coordinates[model.split().public()..];
-        key.apply(residual);
-        let coordinates = model.operand_scale().quantise(residual)?;
-        out.push((row, Row { cell: keys.cell_tag(model.epoch(), owner), handle, coordinates }));
+    let width = split.private();
+    let owner = |row: u32| batch.cell.map_or(KeyOwner::Row(handles[row as usize]), KeyOwner::Cell);
+    if batch.cell.is_some() {
+        model.key(keys, owner(batch.rows[0])).apply_many(&mut residuals);
+    } else {
+        for (&row, residual) in batch.rows.iter().zip(residuals.chunks_exact_mut(width)) {
+            model.key(keys, owner(row)).apply(residual);
+        }
     }
-    Ok(out)
+    let rows = batch.rows.iter().zip(residuals.chunks_exact(width));
+    rows.map(|(&row, residual)| {
+        let coordinates = model.operand_scale().quantise(residual)?;
+        let cell = keys.cell_tag(model.epoch(), owner(row));
+        Ok((row, Row { cell, handle: handles[row as usize], coordinates }))
+    })
+    .collect()
 }
 
 /// A fresh handle for an id, avoiding those in use: two ids share a pseudorandom word about

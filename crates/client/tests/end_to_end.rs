@@ -7,11 +7,12 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use shard_client::vault::{KdfCost, Unlock, Vault};
 use shard_client::{
-    CellCount, Choice, ClientError, Collection, Documents, SearchOptions, Settings, TransformKind,
-    Transport, create_vault, ingest, release, stored_vectors,
+    CellCount, Choice, ClientError, Collection, Documents, SearchOptions, Searcher, Settings,
+    TransformKind, Transport, create_vault, ingest, release, stored_vectors,
 };
 use shard_geometry::{VectorSet, dot_f64, exact_top_k};
-use shard_protocol::{Limits, RefusalCode};
+use shard_protocol::{Leak, Limits, RefusalCode, Row, RowBatch, declassify};
+use shard_rlwe::Objective;
 use shard_server::Server;
 use shard_store::MemoryRows;
 use tempfile::TempDir;
@@ -65,23 +66,40 @@ fn world(settings: &Settings, documents: VectorSet) -> World {
     World { _directory: directory, vault, documents }
 }
 
-fn server(vault: &Vault) -> Embedded {
+fn searcher(vault: &Vault) -> Searcher<Embedded> {
     let server = Server::new(Arc::new(MemoryRows::new()), Limits::default());
     server.publish(release(vault).unwrap()).unwrap();
-    Embedded(server)
+    Searcher::new(Embedded(server))
+}
+
+fn batch(collection: &Collection, width: usize, rows: Vec<Row>) -> RowBatch {
+    RowBatch::new(
+        declassify(collection.model().epoch(), Leak::CollectionShape),
+        declassify(width, Leak::CollectionShape),
+        declassify(rows, Leak::StoredRows),
+    )
+}
+
+fn options() -> SearchOptions {
+    SearchOptions::default()
 }
 
 /// Searches and holds every score against the exact inner product and the whole ranking against
 /// exact search among the candidates.
 fn check(world: &World, queries: &VectorSet) {
     let collection = Collection::open(&world.vault).unwrap();
-    let server = server(&world.vault);
-    let options = SearchOptions { top: usize::MAX, candidates: None, probe: None };
-    for row in 0..queries.rows() {
+    let searcher = searcher(&world.vault);
+    let everything = SearchOptions { top: usize::MAX, candidates: Some(40), ..options() };
+    let longest = world.documents.max_norm();
+    let objectives = [Objective::Latency, Objective::Balanced, Objective::Bytes];
+    for (row, objective) in (0..queries.rows()).zip(objectives.iter().cycle()) {
+        let options = SearchOptions { objective: *objective, ..everything.clone() };
         let query = queries.row(row);
-        let answer = collection.search(&server, query, &options).unwrap();
+        let answer = searcher.search(&collection, query, &options).unwrap();
         assert_eq!(answer.hits.len(), answer.cost.candidates);
         let allowed = answer.error_bound + answer.precision / 2.0;
+        let norm = dot_f64(query, query).sqrt();
+        assert!(allowed <= 1e-5 * norm * longest, "{allowed} is a useless bound");
         for hit in &answer.hits {
             let exact = dot_f64(query, world.documents.row(hit.row as usize));
             assert!((hit.score - exact).abs() <= allowed, "{} for {exact}", hit.score);
@@ -141,12 +159,12 @@ fn vectors_and_queries_of_any_norm_keep_their_scores() {
 fn probing_all_cells_equals_the_flat_scan() {
     let mut rng = ChaCha20Rng::seed_from_u64(7);
     let world = world(&settings(CellCount::Cells(8)), vectors(&mut rng, 200, 48, 1.0));
-    let (collection, server) = (Collection::open(&world.vault).unwrap(), server(&world.vault));
+    let (collection, searcher) = (Collection::open(&world.vault).unwrap(), searcher(&world.vault));
     let queries = vectors(&mut rng, 4, 48, 1.0);
     for row in 0..queries.rows() {
         let rows = |probe| -> Vec<u32> {
-            let options = SearchOptions { top: 40, candidates: Some(40), probe };
-            let answer = collection.search(&server, queries.row(row), &options).unwrap();
+            let options = SearchOptions { top: 40, candidates: Some(40), probe, ..options() };
+            let answer = searcher.search(&collection, queries.row(row), &options).unwrap();
             let mut rows: Vec<u32> = answer.hits.iter().map(|hit| hit.row).collect();
             rows.sort_unstable();
             rows
@@ -171,7 +189,7 @@ fn an_upsert_replaces_by_id_and_adds_the_rest_without_refitting() {
     assert_eq!(collection.index().id(60), "new-1");
     assert_eq!(collection.index().handle(5), before.index().handle(5));
     assert_eq!(stored_vectors(&world.vault).unwrap().row(5), fresh.row(0));
-    assert_eq!(release(&world.vault).unwrap().rows().len(), 61);
+    assert_eq!(release(&world.vault).unwrap().rows().len(), 61 + 32); // with the canaries
 
     let mut values = world.documents.values().to_vec();
     values[5 * 32..6 * 32].copy_from_slice(fresh.row(0));
@@ -180,6 +198,73 @@ fn an_upsert_replaces_by_id_and_adds_the_rest_without_refitting() {
     world.documents = VectorSet::new(32, values).unwrap();
     let queries = vectors(&mut rng, 3, 32, 1.0);
     check(&world, &queries);
+}
+
+#[test]
+fn a_first_document_alone_does_not_spoil_those_that_follow() {
+    let mut rng = ChaCha20Rng::seed_from_u64(14);
+    let all = vectors(&mut rng, 200, 32, 1.0);
+    let first = VectorSet::new(32, all.row(0).to_vec()).unwrap();
+    let auto = Settings { candidates: Choice::Auto, ..settings(CellCount::Cells(1)) };
+    let mut world = world(&auto, first);
+    let ids: Vec<String> = (0..200).map(|row| format!("doc-{row}")).collect();
+    let given = Documents { ids: &ids, vectors: &all, sample_queries: None };
+    ingest(&mut world.vault, &given, &|_| (), &mut rng).unwrap();
+    world.documents = all;
+    let queries = vectors(&mut rng, 3, 32, 1.0);
+    check(&world, &queries);
+    let collection = Collection::open(&world.vault).unwrap();
+    let answer = searcher(&world.vault).search(&collection, queries.row(0), &options()).unwrap();
+    assert_eq!(answer.hits.len(), 10);
+}
+
+#[test]
+fn one_long_document_degrades_only_the_searches_that_meet_it() {
+    let mut rng = ChaCha20Rng::seed_from_u64(15);
+    let mut world = world(&settings(CellCount::Cells(4)), vectors(&mut rng, 200, 32, 1.0));
+    let long = vectors(&mut rng, 1, 32, 300.0);
+    let ids = ["long".to_owned()];
+    let given = Documents { ids: &ids, vectors: &long, sample_queries: None };
+    ingest(&mut world.vault, &given, &|_| (), &mut rng).unwrap();
+    let collection = Collection::open(&world.vault).unwrap();
+    let query = vectors(&mut rng, 1, 32, 1.0);
+    let answer = searcher(&world.vault).search(&collection, query.row(0), &options()).unwrap();
+    assert!(answer.error_bound < 1e-5, "{}", answer.error_bound);
+}
+
+#[test]
+fn a_query_without_a_residual_scores_exactly() {
+    let mut rng = ChaCha20Rng::seed_from_u64(16);
+    let world = world(&settings(CellCount::Cells(4)), vectors(&mut rng, 60, 32, 1.0));
+    let collection = Collection::open(&world.vault).unwrap();
+    let answer = searcher(&world.vault).search(&collection, &[0.0; 32], &options()).unwrap();
+    assert!(answer.hits.iter().all(|hit| hit.score == 0.0));
+}
+
+#[test]
+fn a_replaced_document_with_a_key_of_its_own_gets_another_name() {
+    let mut rng = ChaCha20Rng::seed_from_u64(17);
+    let mut world = world(&settings(CellCount::Micro), vectors(&mut rng, 60, 32, 1.0));
+    let before = Collection::open(&world.vault).unwrap().index().handle(5);
+    let fresh = vectors(&mut rng, 1, 32, 1.0);
+    let ids = ["doc-5".to_owned()];
+    let given = Documents { ids: &ids, vectors: &fresh, sample_queries: None };
+    ingest(&mut world.vault, &given, &|_| (), &mut rng).unwrap();
+    assert_ne!(Collection::open(&world.vault).unwrap().index().handle(5), before);
+    let rows = release(&world.vault).unwrap();
+    assert!(rows.rows().iter().all(|row| row.handle != before));
+    assert_eq!(rows.rows().len(), 60 + 32);
+}
+
+#[test]
+fn settings_that_cannot_be_served_are_refused_before_anything_is_sent() {
+    let mut rng = ChaCha20Rng::seed_from_u64(18);
+    let world = world(&settings(CellCount::Micro), vectors(&mut rng, 60, 32, 1.0));
+    let collection = Collection::open(&world.vault).unwrap();
+    let query = vectors(&mut rng, 1, 32, 1.0);
+    let probing = SearchOptions { probe: Some(1), ..options() };
+    let error = searcher(&world.vault).search(&collection, query.row(0), &probing).unwrap_err();
+    assert!(error.to_string().contains("no cells to probe"), "{error}");
 }
 
 #[test]
@@ -218,8 +303,10 @@ fn the_server_learns_neither_ids_nor_order() {
         .unwrap()
         .rows()
         .iter()
-        .map(|row| (0..64).find(|&i| collection.index().handle(i) == row.handle).unwrap() as usize)
+        .filter_map(|row| (0..64).find(|&i| collection.index().handle(i) == row.handle))
+        .map(|row| row as usize)
         .collect();
+    assert_eq!(order.len(), 64);
     let inversions = (0..64)
         .flat_map(|i| (i + 1..64).map(move |j| (i, j)))
         .filter(|&(i, j)| order[i] > order[j])
@@ -261,17 +348,17 @@ fn a_server_that_lost_a_row_or_the_epoch_says_so_in_words() {
     let collection = Collection::open(&world.vault).unwrap();
     let query = vectors(&mut rng, 1, 32, 1.0);
     let empty = Embedded(Server::new(Arc::new(MemoryRows::new()), Limits::default()));
-    let error = collection.search(&empty, query.row(0), &SearchOptions::default()).unwrap_err();
+    let searcher = Searcher::new(empty);
+    let error = searcher.search(&collection, query.row(0), &options()).unwrap_err();
     assert_eq!(error.to_string(), "the server refused: the server holds no rows of epoch 1");
 
     let mut rows = release(&world.vault).unwrap().into_rows();
     rows.truncate(3);
     let width = rows[0].coordinates.len();
     let partial = Server::new(Arc::new(MemoryRows::new()), Limits::default());
-    let batch = shard_protocol::RowBatch::new(collection.model().epoch(), width, rows);
-    partial.publish(batch).unwrap();
-    let error =
-        collection.search(&Embedded(partial), query.row(0), &SearchOptions::default()).unwrap_err();
+    partial.publish(batch(&collection, width, rows)).unwrap();
+    let searcher = Searcher::new(Embedded(partial));
+    let error = searcher.search(&collection, query.row(0), &options()).unwrap_err();
     let ClientError::Refused(refusal) = error else { panic!("{error}") };
     assert_eq!(refusal.code, RefusalCode::UnknownRow);
 }
@@ -293,7 +380,8 @@ fn a_server_that_answers_nonsense_is_an_error_not_a_panic() {
     let query = vectors(&mut rng, 1, 32, 1.0);
     let accepted = shard_protocol::MessageKind::Accepted.bare();
     for answer in [vec![], b"HTTP/1.1 200 OK".to_vec(), accepted, vec![0xff; 100_000]] {
-        let error = collection.search(&Nonsense(answer), query.row(0), &SearchOptions::default());
+        let searcher = Searcher::new(Nonsense(answer));
+        let error = searcher.search(&collection, query.row(0), &options());
         assert!(matches!(error, Err(ClientError::Answer(_))), "{error:?}");
     }
 }

@@ -6,7 +6,7 @@ pub enum Leak {
     /// The stored rows: turned residuals, hence their norms and the inner products of rows that
     /// share a cell.
     StoredRows,
-    /// Which rows share a cell.
+    /// Which rows share a cell: the tag that a stored row carries.
     CellMembership,
     /// How many rows there are, how wide they are, and the number of the epoch.
     CollectionShape,
@@ -16,17 +16,20 @@ pub enum Leak {
     CandidateHandles,
     /// Parameters, size and time of a request.
     RequestShape,
+    /// Which requests belong to one merge session.
+    SessionLinkage,
 }
 
 impl Leak {
     /// Every leak, in the order of the contract.
-    pub const ALL: [Leak; 6] = [
+    pub const ALL: [Leak; 7] = [
         Leak::StoredRows,
         Leak::CellMembership,
         Leak::CollectionShape,
         Leak::ActiveCells,
         Leak::CandidateHandles,
         Leak::RequestShape,
+        Leak::SessionLinkage,
     ];
 
     /// The name that the contract, the demo and the audit use.
@@ -38,6 +41,7 @@ impl Leak {
             Leak::ActiveCells => "active-cells",
             Leak::CandidateHandles => "candidate-handles",
             Leak::RequestShape => "request-shape",
+            Leak::SessionLinkage => "session-linkage",
         }
     }
 
@@ -52,6 +56,7 @@ impl Leak {
             Leak::ActiveCells => "which cells a query touches",
             Leak::CandidateHandles => "which rows a query asks about, without order or scores",
             Leak::RequestShape => "ring parameters, bytes and time of each request",
+            Leak::SessionLinkage => "which requests belong to one session (only with merging)",
         }
     }
 }
@@ -77,6 +82,12 @@ impl<T> Disclosed<T> {
     /// Unwraps the value.
     pub fn into_inner(self) -> T {
         self.value
+    }
+}
+
+impl<T> std::ops::DerefMut for Disclosed<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
     }
 }
 

@@ -8,14 +8,14 @@
 //!   belongs to. `docs/LEAKAGE.md` is the same list in words; a test holds the two together.
 //! * [`CellTag`], [`RowHandle`], [`Epoch`]: the only names the server knows. Tags and handles
 //!   are keyed pseudorandom words, fresh in every epoch.
-//! * [`RowBatch`], [`RerankRequest`], [`RerankResponse`], [`Refusal`]: the messages. Each has
+//! * [`RowBatch`], [`OpenSession`], [`RerankRequest`], [`RerankResponse`], [`Refusal`]: the messages. Each has
 //!   one canonical encoding; decoding checks every length against a limit *before* it allocates
 //!   and refuses anything that is not canonical.
 //!
 //! # Map
 //!
 //! `leak` (trust boundary) · `names` (tags, handles, epochs) · `wire` (reader, header, limits) ·
-//! `rows`, `rerank`, `refusal` (messages).
+//! `rows`, `session`, `rerank`, `refusal` (messages).
 //!
 //! # Non-goals
 //!
@@ -26,6 +26,7 @@ mod names;
 mod refusal;
 mod rerank;
 mod rows;
+mod session;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -35,4 +36,5 @@ pub use names::{CellTag, Epoch, RowHandle};
 pub use refusal::{Refusal, RefusalCode};
 pub use rerank::{CandidateError, Candidates, RerankRequest, RerankResponse};
 pub use rows::{Row, RowBatch};
+pub use session::{OpenSession, SessionId};
 pub use wire::{DecodeError, Limits, MessageKind, WIRE_VERSION, message_kind};

@@ -13,16 +13,19 @@ pub enum RefusalCode {
     UnknownRow,
     /// Rows of another width than the collection's.
     WrongWidth,
+    /// The server does not know the session, or its keys do not cover the request.
+    UnknownSession,
     /// The server failed.
     Internal,
 }
 
-const CODES: [RefusalCode; 5] = [
+const CODES: [RefusalCode; 6] = [
     RefusalCode::Malformed,
     RefusalCode::UnknownEpoch,
     RefusalCode::UnknownRow,
     RefusalCode::WrongWidth,
     RefusalCode::Internal,
+    RefusalCode::UnknownSession,
 ];
 
 /// Longest text of a refusal that is accepted.

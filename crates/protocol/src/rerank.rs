@@ -1,10 +1,11 @@
 //! What a query sends and what comes back.
 
-use shard_rlwe::{Ciphertext, Layout, Parameters, Response, RingDegree, Seed};
+use shard_rlwe::{Ciphertext, Layout, Parameters, Response, Seed};
 
 use crate::leak::{Disclosed, Leak, declassify};
 use crate::names::{CellTag, Epoch, RowHandle};
-use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer, ascending, word};
+use crate::session::SessionId;
+use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer, ascending, within, word};
 
 /// Why a set of candidates is not well formed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone, Copy)]
@@ -12,6 +13,14 @@ pub enum CandidateError {
     /// No cell at all.
     #[error("no candidates")]
     Empty,
+    /// Another number of row lists than of cells.
+    #[error("{lists} lists of rows for {cells} cells")]
+    Unpaired {
+        /// Cells.
+        cells: usize,
+        /// Lists of rows.
+        lists: usize,
+    },
     /// A cell without rows would be a ciphertext for nothing.
     #[error("cell {0} has no candidates")]
     EmptyCell(CellTag),
@@ -30,7 +39,16 @@ pub struct Candidates {
 
 impl Candidates {
     /// Sorts cells and rows; refuses empty cells and repeated names.
-    pub fn new(mut cells: Vec<(CellTag, Vec<RowHandle>)>) -> Result<Self, CandidateError> {
+    pub fn new(
+        cells: Disclosed<Vec<CellTag>>,
+        rows: Disclosed<Vec<Vec<RowHandle>>>,
+    ) -> Result<Self, CandidateError> {
+        if cells.len() != rows.len() {
+            return Err(CandidateError::Unpaired { cells: cells.len(), lists: rows.len() });
+        }
+        let (active, named) = (cells.leak(), rows.leak());
+        let mut cells: Vec<(CellTag, Vec<RowHandle>)> =
+            cells.into_inner().into_iter().zip(rows.into_inner()).collect();
         cells.sort_unstable_by_key(|(tag, _)| *tag);
         for (tag, rows) in &mut cells {
             if rows.is_empty() {
@@ -48,10 +66,7 @@ impl Candidates {
             return Err(CandidateError::Repeated);
         }
         let (tags, rows) = cells.into_iter().unzip();
-        Ok(Self {
-            cells: declassify(tags, Leak::ActiveCells),
-            rows: declassify(rows, Leak::CandidateHandles),
-        })
+        Ok(Self { cells: declassify(tags, active), rows: declassify(rows, named) })
     }
 
     /// Cells with their rows, in the order in which they are scored.
@@ -76,32 +91,31 @@ impl Candidates {
 pub struct RerankRequest {
     epoch: Disclosed<Epoch>,
     shape: Disclosed<(Parameters, Layout)>,
+    /// Whose merge keys fold the responses; present exactly when the layout merges.
+    session: Option<Disclosed<SessionId>>,
     candidates: Candidates,
     seed: Seed,
     ciphertexts: Vec<Ciphertext>,
 }
 
 impl RerankRequest {
-    /// A request; `ciphertexts` are the tiles of each cell in the order of the candidates.
+    /// A request; `ciphertexts` are those of the cells in the order of the candidates.
     ///
     /// # Panics
-    /// When the number of ciphertexts is not cells times tiles.
+    /// When the number of ciphertexts is not what the layout says, or the layout merges and there
+    /// is no session, or the other way round.
     pub fn new(
-        epoch: Epoch,
-        parameters: Parameters,
-        layout: Layout,
+        epoch: Disclosed<Epoch>,
+        shape: Disclosed<(Parameters, Layout)>,
+        session: Option<Disclosed<SessionId>>,
         candidates: Candidates,
         seed: Seed,
         ciphertexts: Vec<Ciphertext>,
     ) -> Self {
-        assert_eq!(ciphertexts.len(), candidates.cells() * layout.tiles(), "one query a cell");
-        Self {
-            epoch: declassify(epoch, Leak::CollectionShape),
-            shape: declassify((parameters, layout), Leak::RequestShape),
-            candidates,
-            seed,
-            ciphertexts,
-        }
+        let expected = shape.1.ciphertexts(candidates.cells());
+        assert_eq!(ciphertexts.len(), expected, "a query for every cell");
+        assert_eq!(session.is_some(), shape.1.is_merged(), "a session where there is merging");
+        Self { epoch, shape, session, candidates, seed, ciphertexts }
     }
 
     /// The epoch whose names the request uses.
@@ -117,6 +131,11 @@ impl RerankRequest {
     /// How vectors lie in the ring.
     pub fn layout(&self) -> &Layout {
         &self.shape.1
+    }
+
+    /// Whose merge keys fold the responses.
+    pub fn session(&self) -> Option<SessionId> {
+        self.session.as_deref().copied()
     }
 
     /// Cells and rows.
@@ -149,6 +168,11 @@ impl RerankRequest {
         writer.u8(parameters.upload_bits() as u8);
         writer.u8(parameters.response_bits() as u8);
         writer.count(layout.tiles());
+        writer.count(layout.blocks());
+        writer.u8(u8::from(layout.is_merged()));
+        if let Some(session) = &self.session {
+            writer.raw(&session.0);
+        }
         writer.count(self.candidates.cells());
         writer.count(self.candidates.rows());
         writer.raw(&self.seed.0);
@@ -169,10 +193,17 @@ impl RerankRequest {
         let mut reader = Reader::open(bytes, MessageKind::RerankRequest, limits)?;
         let epoch = Epoch(reader.u64()?);
         let width = reader.count("row width", limits.width)?;
-        let degree = 1_usize.checked_shl(u32::from(reader.u8()?)).unwrap_or(0);
-        let degree = RingDegree::new(degree)?;
+        let degree = reader.degree()?;
+        within("ring degree", degree.coefficients(), limits.degree)?;
         let parameters = Parameters::new(degree, reader.u8()?.into(), reader.u8()?.into())?;
-        let layout = Layout::new(degree, width, reader.count("tiles", limits.width)?)?;
+        let tiles = reader.count("tiles", limits.width)?;
+        let blocks = reader.count("blocks", degree.coefficients())?;
+        let session = match reader.u8()? {
+            0 => None,
+            1 => Some(SessionId(reader.array()?)),
+            _ => return Err(DecodeError::Invalid("a merge flag that is neither 0 nor 1")),
+        };
+        let layout = Layout::packed(degree, width, tiles, blocks, session.is_some())?;
         let cells = reader.count("cells", limits.cells)?;
         let total = reader.count("candidates", limits.candidates)?;
         let seed = Seed(reader.array()?);
@@ -191,20 +222,29 @@ impl RerankRequest {
         ascending("cell tags", &sizes.iter().map(|(tag, _)| *tag).collect::<Vec<_>>())?;
         let mut handles = reader.fields(total, 8)?.map(|field| RowHandle(word(field)));
         let mut listed = Vec::with_capacity(cells);
-        for (tag, size) in sizes {
-            let rows: Vec<RowHandle> = handles.by_ref().take(size).collect();
+        for (_, size) in &sizes {
+            let rows: Vec<RowHandle> = handles.by_ref().take(*size).collect();
             ascending("row handles", &rows)?;
-            listed.push((tag, rows));
+            listed.push(rows);
         }
-        let candidates = Candidates::new(listed)
-            .map_err(|_| DecodeError::Invalid("a request without candidates"))?;
+        let tags = sizes.iter().map(|(tag, _)| *tag).collect();
+        let candidates = Candidates::new(
+            declassify(tags, Leak::ActiveCells),
+            declassify(listed, Leak::CandidateHandles),
+        )
+        .map_err(|_| DecodeError::Invalid("a request without candidates"))?;
+        let down = layout.responses(total).saturating_mul(Response::byte_len(&parameters, 0));
+        within("bytes of the response", down, limits.bytes)?;
 
         let ciphertexts = reader
-            .fields(cells.saturating_mul(layout.tiles()), Ciphertext::byte_len(&parameters))?
+            .fields(layout.ciphertexts(cells), Ciphertext::byte_len(&parameters))?
             .map(|field| Ciphertext::from_bytes(&parameters, field))
             .collect::<Result<_, _>>()?;
         reader.finish()?;
-        Ok(Self::new(epoch, parameters, layout, candidates, seed, ciphertexts))
+        let epoch = declassify(epoch, Leak::CollectionShape);
+        let shape = declassify((parameters, layout), Leak::RequestShape);
+        let session = session.map(|id| declassify(id, Leak::SessionLinkage));
+        Ok(Self::new(epoch, shape, session, candidates, seed, ciphertexts))
     }
 }
 

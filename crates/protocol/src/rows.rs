@@ -29,14 +29,14 @@ impl RowBatch {
     ///
     /// # Panics
     /// When a row has another width than `width`.
-    pub fn new(epoch: Epoch, width: usize, mut rows: Vec<Row>) -> Self {
-        assert!(rows.iter().all(|row| row.coordinates.len() == width), "rows of one width");
+    pub fn new(
+        epoch: Disclosed<Epoch>,
+        width: Disclosed<usize>,
+        mut rows: Disclosed<Vec<Row>>,
+    ) -> Self {
+        assert!(rows.iter().all(|row| row.coordinates.len() == *width), "rows of one width");
         rows.sort_unstable_by_key(|row| row.handle);
-        Self {
-            epoch: declassify(epoch, Leak::CollectionShape),
-            width: declassify(width, Leak::CollectionShape),
-            rows: declassify(rows, Leak::StoredRows),
-        }
+        Self { epoch, width, rows }
     }
 
     /// The epoch.
@@ -98,6 +98,10 @@ impl RowBatch {
         if !rows.is_sorted_by(|a, b| a.handle < b.handle) {
             return Err(DecodeError::Order("row handles"));
         }
-        Ok(Self::new(epoch, width, rows))
+        Ok(Self::new(
+            declassify(epoch, Leak::CollectionShape),
+            declassify(width, Leak::CollectionShape),
+            declassify(rows, Leak::StoredRows),
+        ))
     }
 }

@@ -1,7 +1,10 @@
 //! Encodings: what goes in comes out, and nothing else comes out.
 
 use proptest::prelude::*;
-use shard_rlwe::{Ciphertext, Entropy, Layout, Parameters, RequestKey, Response};
+use shard_rlwe::{
+    Ciphertext, Entropy, Layout, MergeSpan, Parameters, RequestKey, Response, RingDegree,
+    SessionKey,
+};
 
 use super::*;
 
@@ -11,21 +14,29 @@ fn batch() -> RowBatch {
         cell: CellTag(cell),
         coordinates: vec![i32::MIN, -1, 0, i32::MAX],
     };
-    RowBatch::new(Epoch(7), 4, vec![row(9, 1), row(2, 5), row(u64::MAX, 1)])
+    RowBatch::new(
+        declassify(Epoch(7), Leak::CollectionShape),
+        declassify(4, Leak::CollectionShape),
+        declassify(vec![row(9, 1), row(2, 5), row(u64::MAX, 1)], Leak::StoredRows),
+    )
+}
+
+fn candidates(cells: &[(u64, &[u64])]) -> Result<Candidates, CandidateError> {
+    let tags = cells.iter().map(|(tag, _)| CellTag(*tag)).collect();
+    let rows = cells.iter().map(|(_, rows)| rows.iter().map(|r| RowHandle(*r)).collect()).collect();
+    Candidates::new(declassify(tags, Leak::ActiveCells), declassify(rows, Leak::CandidateHandles))
 }
 
 fn request() -> RerankRequest {
     let parameters = Parameters::default();
     let layout = Layout::new(parameters.degree(), 4, 2).unwrap();
-    let candidates = Candidates::new(vec![
-        (CellTag(8), vec![RowHandle(3), RowHandle(1)]),
-        (CellTag(2), vec![RowHandle(5)]),
-    ])
-    .unwrap();
+    let candidates = candidates(&[(8, &[3, 1]), (2, &[5])]).unwrap();
     let query = layout.encode_queries(&[0.5; 8], 1e6);
     let key = RequestKey::fresh(&parameters, Entropy::from_os().unwrap());
     let (_, seed, ciphertexts) = key.encrypt(&query);
-    RerankRequest::new(Epoch(7), parameters, layout, candidates, seed, ciphertexts)
+    let epoch = declassify(Epoch(7), Leak::CollectionShape);
+    let shape = declassify((parameters, layout), Leak::RequestShape);
+    RerankRequest::new(epoch, shape, None, candidates, seed, ciphertexts)
 }
 
 fn response() -> (RerankResponse, Vec<u8>) {
@@ -54,6 +65,9 @@ fn decode_as_everything(bytes: &[u8]) {
     }
     let _ = decode_response(bytes);
     let _ = Refusal::decode(bytes, &limits);
+    if let Ok(session) = OpenSession::decode(bytes, &limits) {
+        assert_eq!(session.encode(), bytes, "one message has one encoding");
+    }
 }
 
 #[test]
@@ -142,14 +156,47 @@ fn an_insecure_ring_is_refused_on_the_wire() {
 }
 
 #[test]
+fn a_request_whose_answer_would_be_too_long_is_refused() {
+    let bytes = request().encode();
+    let tight = Limits { bytes: bytes.len(), ..Limits::default() };
+    assert!(RerankRequest::decode(&bytes, &tight).is_ok());
+    // Every candidate in a response of its own: 1,100 bytes of names, 7 MB of answer.
+    let parameters = Parameters::default();
+    let layout = Layout::packed(parameters.degree(), 2048, 1, 1, false).unwrap();
+    let handles: Vec<u64> = (0..1100).collect();
+    let candidates = candidates(&[(1, &handles)]).unwrap();
+    let key = RequestKey::fresh(&parameters, Entropy::from_os().unwrap());
+    let (_, seed, ciphertexts) = key.encrypt(&layout.encode_query(&[0.5; 2048], 1e6));
+    let epoch = declassify(Epoch(7), Leak::CollectionShape);
+    let shape = declassify((parameters, layout), Leak::RequestShape);
+    let bytes = RerankRequest::new(epoch, shape, None, candidates, seed, ciphertexts).encode();
+    let error = RerankRequest::decode(&bytes, &Limits { bytes: 1 << 20, ..Limits::default() });
+    assert!(matches!(error, Err(DecodeError::Limit { what: "bytes of the response", .. })));
+}
+
+#[test]
+fn sessions_round_trip_and_refuse_strides_the_ring_does_not_have() {
+    let span = MergeSpan { top: 11, levels: 1 };
+    let entropy = Entropy::from_os().unwrap();
+    let (_, keys) = SessionKey::fresh(RingDegree::N2048, span, 1, entropy);
+    let id = declassify(SessionId([5; 16]), Leak::SessionLinkage);
+    let session = OpenSession::new(id, keys);
+    let bytes = session.encode();
+    assert_eq!(OpenSession::decode(&bytes, &Limits::default()), Ok(session));
+    for (at, value) in [(24, 10), (24, 14), (25, 12), (26, 0), (26, 12)] {
+        let mut bad = bytes.clone();
+        bad[at] = value;
+        assert!(OpenSession::decode(&bad, &Limits::default()).is_err(), "{at} {value}");
+    }
+    assert!(OpenSession::decode(&bytes[..bytes.len() - 1], &Limits::default()).is_err());
+}
+
+#[test]
 fn repeated_or_unsorted_names_are_refused() {
-    assert_eq!(Candidates::new(vec![]), Err(CandidateError::Empty));
-    assert_eq!(
-        Candidates::new(vec![(CellTag(1), vec![])]),
-        Err(CandidateError::EmptyCell(CellTag(1)))
-    );
-    let twice = vec![(CellTag(1), vec![RowHandle(4), RowHandle(4)])];
-    assert_eq!(Candidates::new(twice), Err(CandidateError::Repeated));
+    assert_eq!(candidates(&[]), Err(CandidateError::Empty));
+    assert_eq!(candidates(&[(1, &[])]), Err(CandidateError::EmptyCell(CellTag(1))));
+    assert_eq!(candidates(&[(1, &[4, 4])]), Err(CandidateError::Repeated));
+    assert_eq!(candidates(&[(1, &[4]), (1, &[5])]), Err(CandidateError::Repeated));
     // Swap the two cell tags of a sound request.
     let mut bytes = request().encode();
     let start = bytes.len() - 4 * Ciphertext::byte_len(&Parameters::default()) - 3 * 8 - 2 * 12;

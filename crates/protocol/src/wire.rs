@@ -18,17 +18,20 @@ pub enum MessageKind {
     RerankResponse,
     /// [`Refusal`](crate::Refusal).
     Refusal,
-    /// The acknowledgement of a row batch; no body.
+    /// The acknowledgement of rows or of a session; no body.
     Accepted,
+    /// [`OpenSession`](crate::OpenSession).
+    OpenSession,
 }
 
 impl MessageKind {
-    const ALL: [(MessageKind, u16); 5] = [
+    const ALL: [(MessageKind, u16); 6] = [
         (MessageKind::RowBatch, 1),
         (MessageKind::RerankRequest, 2),
         (MessageKind::RerankResponse, 3),
         (MessageKind::Refusal, 4),
         (MessageKind::Accepted, 5),
+        (MessageKind::OpenSession, 6),
     ];
 
     fn code(self) -> u16 {
@@ -44,7 +47,7 @@ impl MessageKind {
 /// Ceilings on what a decoder accepts, checked before anything is allocated.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Bytes of a message.
+    /// Bytes of a message, and of the answer to one.
     pub bytes: usize,
     /// Cells of one request.
     pub cells: usize,
@@ -54,11 +57,20 @@ pub struct Limits {
     pub rows: usize,
     /// Coordinates of a row.
     pub width: usize,
+    /// Coefficients of a ring: the planner's largest.
+    pub degree: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 64 << 20, cells: 4096, candidates: 65_536, rows: 1 << 26, width: 16_384 }
+        Self {
+            bytes: 64 << 20,
+            cells: 4096,
+            candidates: 65_536,
+            rows: 1 << 26,
+            width: 16_384,
+            degree: 8192,
+        }
     }
 }
 
@@ -209,7 +221,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn within(what: &'static str, actual: usize, limit: usize) -> Result<(), DecodeError> {
+pub(crate) fn within(what: &'static str, actual: usize, limit: usize) -> Result<(), DecodeError> {
     if actual <= limit {
         return Ok(());
     }

@@ -1,15 +1,14 @@
-//! Keys that live for one request, and the ciphertexts they make.
-
-use std::sync::Arc;
+//! Keys that live for one request or one session, and the ciphertexts they make.
 
 use rayon::prelude::*;
 
 use crate::layout::{Message, Query};
+use crate::merge::{MergeKeys, MergeSpan};
 use crate::pack::{PackError, pack, packed_len, unpack};
-use crate::parameters::{MODULUS, Parameters};
+use crate::parameters::{MODULUS, Parameters, RingDegree};
 use crate::response::Response;
 use crate::ring::{Coefficients, Evaluations, Poly, Ring, add, negate, reduce_signed};
-use crate::sample::{Entropy, add_error, uniform};
+use crate::sample::{Entropy, Stream, add_error, uniform};
 use crate::secret::SecretKey;
 
 /// The public seed that the uniform halves of one request's ciphertexts are expanded from:
@@ -59,7 +58,7 @@ impl Ciphertext {
             // Rounding up may leave a value between q and 2^50; one subtraction reduces it.
             values[i] = add(v << dropped, 0);
         })?;
-        Ok((ring.forward(b), uniform(parameters.degree(), &seed.0, index)))
+        Ok((ring.forward(b), uniform(parameters.degree(), &seed.0, Stream::Uniform(index))))
     }
 }
 
@@ -69,11 +68,67 @@ impl std::fmt::Debug for Ciphertext {
     }
 }
 
+/// Encrypts every message in order, on all cores.
+fn encrypt_all(
+    parameters: &Parameters,
+    secret: &SecretKey,
+    entropy: &Entropy,
+    query: &Query,
+) -> Vec<Ciphertext> {
+    let ring = Ring::shared(parameters.degree());
+    query
+        .messages
+        .par_iter()
+        .enumerate()
+        .map(|(index, message)| encrypt(parameters, &ring, secret, entropy, message, index as u32))
+        .collect()
+}
+
+/// `b = -a s + e + m`, rounded to the upload's bits.
+fn encrypt(
+    parameters: &Parameters,
+    ring: &Ring,
+    secret: &SecretKey,
+    entropy: &Entropy,
+    message: &Message,
+    index: u32,
+) -> Ciphertext {
+    let a = uniform(parameters.degree(), &entropy.public, Stream::Uniform(index));
+    let mut product = Poly::<Evaluations>::zero(parameters.degree());
+    ring.multiply_accumulate(product.values_mut(), &a, secret.evaluations());
+    let mut b = ring.inverse(product);
+    b.values_mut().iter_mut().for_each(|v| *v = negate(*v));
+    add_error(b.values_mut(), &entropy.secret, Stream::Error(index));
+    for (value, &m) in b.values_mut().iter_mut().zip(message.iter()) {
+        *value = add(*value, reduce_signed(m));
+    }
+    let dropped = parameters.dropped_bits();
+    let half = (1_u64 << dropped) >> 1;
+    let mut packed = Vec::with_capacity(Ciphertext::byte_len(parameters));
+    // q is more than 2^20 below 2^50, so rounding up never overflows the field.
+    let rounded = b.values().iter().map(|v| (v + half) >> dropped);
+    pack(rounded, parameters.upload_bits(), &mut packed);
+    Ciphertext { packed }
+}
+
+/// The used coefficients of `c0 + c1 s`, centred, in units of `q / 2^response_bits`.
+fn open(parameters: &Parameters, secret: &SecretKey, response: &Response) -> Vec<i64> {
+    let bits = parameters.response_bits();
+    let c1 = response.c1(parameters);
+    let c0 = response.c0(parameters);
+    let used = c0.iter().zip(response.used_coefficients());
+    used.map(|(&c0, k)| {
+        let value = c0.wrapping_add(secret.product_coefficient(&c1, k));
+        // Sign-extend the low `bits` bits.
+        i64::from((value << (32 - bits)) as i32 >> (32 - bits))
+    })
+    .collect()
+}
+
 /// A fresh secret and a fresh seed. Encryption consumes it: a seed can never serve two
 /// requests, and nothing accumulates over queries.
 pub struct RequestKey {
     parameters: Parameters,
-    ring: Arc<Ring>,
     entropy: Entropy,
     secret: SecretKey,
 }
@@ -81,42 +136,16 @@ pub struct RequestKey {
 impl RequestKey {
     /// A key from randomness that nothing else may use.
     pub fn fresh(parameters: &Parameters, entropy: Entropy) -> Self {
-        let ring = Ring::shared(parameters.degree());
-        let secret = SecretKey::expand(&ring, &entropy.secret);
-        Self { parameters: parameters.clone(), ring, entropy, secret }
+        let secret = SecretKey::expand(&Ring::shared(parameters.degree()), &entropy.secret);
+        Self { parameters: parameters.clone(), entropy, secret }
     }
 
-    /// Encrypts every tile of every query, in order, on all cores. What is left of the key can
+    /// Encrypts every message of a query, in order, on all cores. What is left of the key can
     /// only open responses.
     pub fn encrypt(self, query: &Query) -> (ResponseKey, Seed, Vec<Ciphertext>) {
-        let ciphertexts = query
-            .messages
-            .par_iter()
-            .enumerate()
-            .map(|(index, message)| self.encrypt_one(message, index as u32))
-            .collect();
+        let ciphertexts = encrypt_all(&self.parameters, &self.secret, &self.entropy, query);
         let seed = Seed(self.entropy.public);
         (ResponseKey { parameters: self.parameters, secret: self.secret }, seed, ciphertexts)
-    }
-
-    fn encrypt_one(&self, message: &Message, index: u32) -> Ciphertext {
-        let degree = self.parameters.degree();
-        let a = uniform(degree, &self.entropy.public, index);
-        let mut product = Poly::<Evaluations>::zero(degree);
-        self.ring.multiply_accumulate(product.values_mut(), &a, self.secret.evaluations());
-        let mut b = self.ring.inverse(product);
-        b.values_mut().iter_mut().for_each(|v| *v = negate(*v));
-        add_error(b.values_mut(), &self.entropy.secret, index);
-        for (value, &m) in b.values_mut().iter_mut().zip(message.iter()) {
-            *value = add(*value, reduce_signed(m));
-        }
-        let dropped = self.parameters.dropped_bits();
-        let half = (1_u64 << dropped) >> 1;
-        let mut packed = Vec::with_capacity(Ciphertext::byte_len(&self.parameters));
-        // q is more than 2^20 below 2^50, so rounding up never overflows the field.
-        let rounded = b.values().iter().map(|v| (v + half) >> dropped);
-        pack(rounded, self.parameters.upload_bits(), &mut packed);
-        Ciphertext { packed }
     }
 }
 
@@ -130,18 +159,68 @@ pub struct ResponseKey {
 impl ResponseKey {
     /// The used coefficients of `c0 + c1 s`, centred, in units of `q / 2^response_bits`.
     pub fn open(&self, response: &Response) -> Vec<i64> {
-        let bits = self.parameters.response_bits();
-        let c1 = response.c1(&self.parameters);
-        response
-            .c0(&self.parameters)
-            .iter()
-            .zip(response.used_coefficients())
-            .map(|(&c0, k)| {
-                let value = c0.wrapping_add(self.secret.product_coefficient(&c1, k));
-                // Sign-extend the low `bits` bits.
-                i64::from((value << (32 - bits)) as i32 >> (32 - bits))
-            })
-            .collect()
+        open(&self.parameters, &self.secret, response)
+    }
+}
+
+/// A secret that serves several requests, because merge keys have been given out under it.
+///
+/// A server that cheats learns about a secret from what the client does with false answers, a
+/// little with each; so a session ends after a number of requests, and whoever finds an answer
+/// false must drop it. Every request still has its own seed and errors.
+pub struct SessionKey {
+    degree: RingDegree,
+    secret: SecretKey,
+    remaining: u32,
+}
+
+/// A session that has served as many requests as it may.
+#[derive(Debug, thiserror::Error, PartialEq, Eq, Clone, Copy)]
+#[error("the session's key has served all its requests")]
+pub struct SessionSpent;
+
+impl SessionKey {
+    /// A secret for at most `requests` requests, and the merge keys under it.
+    pub fn fresh(
+        degree: RingDegree,
+        span: MergeSpan,
+        requests: u32,
+        entropy: Entropy,
+    ) -> (Self, MergeKeys) {
+        let ring = Ring::shared(degree);
+        let secret = SecretKey::expand(&ring, &entropy.secret);
+        let keys = MergeKeys::generate(&ring, &secret, span, &entropy);
+        (Self { degree, secret, remaining: requests }, keys)
+    }
+
+    /// Requests it may still serve.
+    pub fn remaining(&self) -> u32 {
+        self.remaining
+    }
+
+    /// Encrypts a query under the session's secret with the request's own randomness.
+    ///
+    /// # Panics
+    /// When the parameters are of another degree than the session.
+    pub fn encrypt(
+        &mut self,
+        parameters: &Parameters,
+        query: &Query,
+        entropy: Entropy,
+    ) -> Result<(Seed, Vec<Ciphertext>), SessionSpent> {
+        assert_eq!(parameters.degree(), self.degree, "parameters of the session's degree");
+        self.remaining = self.remaining.checked_sub(1).ok_or(SessionSpent)?;
+        let ciphertexts = encrypt_all(parameters, &self.secret, &entropy, query);
+        Ok((Seed(entropy.public), ciphertexts))
+    }
+
+    /// As [`ResponseKey::open`].
+    ///
+    /// # Panics
+    /// When the parameters are of another degree than the session.
+    pub fn open(&self, parameters: &Parameters, response: &Response) -> Vec<i64> {
+        assert_eq!(parameters.degree(), self.degree, "parameters of the session's degree");
+        open(parameters, &self.secret, response)
     }
 }
 
@@ -154,6 +233,6 @@ macro_rules! redacted {
         }
     )*};
 }
-redacted!(RequestKey, ResponseKey);
+redacted!(RequestKey, ResponseKey, SessionKey);
 
 const _: () = assert!(MODULUS + (1 << 20) < 1 << 50);

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use crate::ciphertext::{Ciphertext, Seed};
 use crate::layout::Layout;
+use crate::merge::{MergeSpan, Pair, PreparedMergeKeys};
 use crate::pack::PackError;
 use crate::parameters::Parameters;
 use crate::response::Response;
@@ -14,21 +15,15 @@ use crate::ring::{Evaluations, Poly, Ring};
 /// Why ciphertexts or operands could not be evaluated.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]
 pub enum EvaluateError {
-    /// Not a whole number of queries.
-    #[error("{ciphertexts} ciphertexts are not a whole number of queries of {tiles} tiles")]
-    Tiles {
-        /// Ciphertexts given.
-        ciphertexts: usize,
-        /// Tiles a query has.
-        tiles: usize,
-    },
-    /// Operand lists and queries do not pair up.
-    #[error("{groups} operand lists for {queries} queries")]
-    Groups {
-        /// Operand lists given.
-        groups: usize,
-        /// Queries given.
+    /// Too few or too many ciphertexts for the queries.
+    #[error("{actual} ciphertexts where {queries} queries take {expected}")]
+    Ciphertexts {
+        /// Queries.
         queries: usize,
+        /// Ciphertexts they take.
+        expected: usize,
+        /// Ciphertexts given.
+        actual: usize,
     },
     /// An operand has another width than the layout.
     #[error("operand of width {actual} where {expected} was expected")]
@@ -38,110 +33,162 @@ pub enum EvaluateError {
         /// The operand's width.
         actual: usize,
     },
+    /// A merged layout without keys that cover it.
+    #[error("the merge keys do not cover the layout")]
+    MergeKeys,
     /// A ciphertext is malformed.
     #[error(transparent)]
     Ciphertext(#[from] PackError),
 }
 
-/// One query's ciphertexts, expanded and transformed: `(b, a)` per tile.
-pub struct PreparedQuery {
+/// The ciphertexts of all queries, expanded and transformed.
+pub struct PreparedQueries {
+    /// `(b, a)` per block of queries and tile.
     tiles: Vec<(Poly<Evaluations>, Poly<Evaluations>)>,
+    queries: usize,
 }
 
-/// Evaluates one layout under one parameter set. Holds no key of any kind.
+/// Evaluates one layout under one parameter set. Holds no secret of any kind.
 pub struct Evaluator {
     parameters: Parameters,
     layout: Layout,
     ring: Arc<Ring>,
+    merge: Option<Arc<PreparedMergeKeys>>,
 }
 
-/// Buffers of one worker, reused from response to response.
-struct Scratch {
-    operand: Vec<u64>,
-    c0: Vec<u64>,
-    c1: Vec<u64>,
-}
+/// An operand with the number of the query it is scored against.
+type Member<'a> = (usize, &'a [i32]);
 
 impl Evaluator {
-    /// An evaluator for requests of this shape.
+    /// An evaluator for requests of this shape. A merged layout also needs
+    /// [`with_merge_keys`](Self::with_merge_keys).
     pub fn new(parameters: Parameters, layout: Layout) -> Self {
         let ring = Ring::shared(parameters.degree());
-        Self { parameters, layout, ring }
+        Self { parameters, layout, ring, merge: None }
     }
 
-    /// Expands and transforms the ciphertexts of all queries, `tiles` each, on all cores.
+    /// Merges responses with these keys.
+    pub fn with_merge_keys(self, keys: Arc<PreparedMergeKeys>) -> Self {
+        Self { merge: Some(keys), ..self }
+    }
+
+    /// Expands and transforms the ciphertexts of `queries` queries, on all cores.
     pub fn prepare(
         &self,
         seed: &Seed,
         ciphertexts: &[Ciphertext],
-    ) -> Result<Vec<PreparedQuery>, EvaluateError> {
-        let tiles = self.layout.tiles();
-        if !ciphertexts.len().is_multiple_of(tiles) {
-            return Err(EvaluateError::Tiles { ciphertexts: ciphertexts.len(), tiles });
+        queries: usize,
+    ) -> Result<PreparedQueries, EvaluateError> {
+        let expected = self.layout.ciphertexts(queries);
+        if ciphertexts.len() != expected {
+            return Err(EvaluateError::Ciphertexts {
+                queries,
+                expected,
+                actual: ciphertexts.len(),
+            });
         }
-        let mut expanded = ciphertexts
+        let tiles = ciphertexts
             .par_iter()
             .enumerate()
             .map(|(index, ct)| ct.expand(&self.parameters, &self.ring, seed, index as u32))
-            .collect::<Result<Vec<_>, _>>()?
-            .into_iter();
-        let queries = ciphertexts.len() / tiles;
-        Ok((0..queries)
-            .map(|_| PreparedQuery { tiles: expanded.by_ref().take(tiles).collect() })
-            .collect())
+            .collect::<Result<_, _>>()?;
+        Ok(PreparedQueries { tiles, queries })
     }
 
-    /// Scores `groups[i]` against `queries[i]`, for all `i`. Operands are numbered through the
-    /// groups in order and placed by [`Layout::position`].
+    /// Scores `groups[i]` against query `i`, for all `i`. Operands are numbered through the
+    /// groups in order.
+    ///
+    /// # Panics
+    /// When there are more groups than queries were prepared.
     pub fn respond(
         &self,
-        queries: &[PreparedQuery],
-        groups: &[&[&[i32]]],
+        queries: &PreparedQueries,
+        groups: &[Vec<&[i32]>],
     ) -> Result<Vec<Response>, EvaluateError> {
-        if groups.len() != queries.len() {
-            return Err(EvaluateError::Groups { groups: groups.len(), queries: queries.len() });
-        }
-        let operands: Vec<(usize, &[i32])> = groups
+        assert!(groups.len() <= queries.queries, "a query for every group");
+        let members: Vec<Member<'_>> = groups
             .iter()
             .enumerate()
             .flat_map(|(query, group)| group.iter().map(move |operand| (query, *operand)))
             .collect();
         let expected = self.layout.width();
-        if let Some((_, odd)) = operands.iter().find(|(_, operand)| operand.len() != expected) {
+        if let Some((_, odd)) = members.iter().find(|(_, operand)| operand.len() != expected) {
             return Err(EvaluateError::OperandWidth { expected, actual: odd.len() });
         }
-        let n = self.parameters.degree().coefficients();
-        let scratch = || Scratch { operand: vec![0; n], c0: vec![0; n], c1: vec![0; n] };
-        Ok(operands
-            .par_chunks(self.layout.slots())
-            .map_init(scratch, |scratch, members| self.respond_one(queries, members, scratch))
-            .collect())
+        if self.layout.is_merged() {
+            return self.respond_merged(queries, &members);
+        }
+        let respond = |scratch: &mut Vec<u64>, members: &[Member<'_>]| {
+            let product = self.product(queries, members, scratch);
+            self.switch(product, members.len())
+        };
+        Ok(members.par_chunks(self.layout.slots()).map_init(|| self.scratch(), respond).collect())
     }
 
-    /// One response: `sum over queries and tiles of (b, a) * D`, back in coefficients, switched.
-    fn respond_one(
+    fn respond_merged(
         &self,
-        queries: &[PreparedQuery],
-        members: &[(usize, &[i32])],
-        scratch: &mut Scratch,
-    ) -> Response {
-        scratch.c0.fill(0);
-        scratch.c1.fill(0);
+        queries: &PreparedQueries,
+        members: &[Member<'_>],
+    ) -> Result<Vec<Response>, EvaluateError> {
+        let needed = MergeSpan::of(&self.layout, members.len());
+        let keys = match (&self.merge, needed) {
+            (Some(keys), Some(span))
+                if keys.degree() == self.layout.degree() && keys.span().covers(span) =>
+            {
+                Some(keys)
+            }
+            (_, None) => None,
+            _ => return Err(EvaluateError::MergeKeys),
+        };
+        let response = |members: &[Member<'_>]| {
+            let mut leaves: Vec<Pair> = members
+                .par_chunks(self.layout.slots())
+                .map_init(|| self.scratch(), |scratch, leaf| self.product(queries, leaf, scratch))
+                .collect();
+            let folded = match keys {
+                Some(keys) => keys.fold(leaves, self.layout.stride().ilog2()),
+                None => leaves.pop().expect("a chunk of members is not empty"),
+            };
+            self.switch(folded, members.len())
+        };
+        Ok(members.chunks(self.layout.capacity()).map(response).collect())
+    }
+
+    fn scratch(&self) -> Vec<u64> {
+        vec![0; self.parameters.degree().coefficients()]
+    }
+
+    /// One product: `sum over ciphertexts of (b, a) * D`, as evaluations.
+    fn product(
+        &self,
+        queries: &PreparedQueries,
+        members: &[Member<'_>],
+        operand: &mut [u64],
+    ) -> Pair {
+        let mut sum = Pair { c0: self.scratch(), c1: self.scratch() };
         let mut slot = 0;
-        for run in members.chunk_by(|a, b| a.0 == b.0) {
-            for (tile, (b, a)) in queries[run[0].0].tiles.iter().enumerate() {
-                scratch.operand.fill(0);
-                for (offset, (_, operand)) in run.iter().enumerate() {
-                    self.layout.write_operand(operand, tile, slot + offset, &mut scratch.operand);
+        let block_of = |member: &Member<'_>| self.layout.block_of(member.0);
+        for run in members.chunk_by(|a, b| block_of(a).0 == block_of(b).0) {
+            let first = block_of(&run[0]).0 * self.layout.tiles();
+            for tile in 0..self.layout.tiles() {
+                operand.fill(0);
+                for (offset, member) in run.iter().enumerate() {
+                    let block = block_of(member).1;
+                    self.layout.write_operand(member.1, tile, block, slot + offset, operand);
                 }
-                self.ring.forward_in_place(&mut scratch.operand);
-                self.ring.multiply_accumulate(&mut scratch.c0, b, &scratch.operand);
-                self.ring.multiply_accumulate(&mut scratch.c1, a, &scratch.operand);
+                self.ring.forward_in_place(operand);
+                let (b, a) = &queries.tiles[first + tile];
+                self.ring.multiply_accumulate(&mut sum.c0, b, operand);
+                self.ring.multiply_accumulate(&mut sum.c1, a, operand);
             }
             slot += run.len();
         }
-        self.ring.inverse_in_place(&mut scratch.c0);
-        self.ring.inverse_in_place(&mut scratch.c1);
-        Response::switch(&self.parameters, &self.layout, members.len(), &scratch.c0, &scratch.c1)
+        sum
+    }
+
+    fn switch(&self, mut sum: Pair, used: usize) -> Response {
+        self.ring.inverse_in_place(&mut sum.c0);
+        self.ring.inverse_in_place(&mut sum.c1);
+        Response::switch(&self.parameters, &self.layout, used, &sum.c0, &sum.c1)
     }
 }

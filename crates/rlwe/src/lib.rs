@@ -28,14 +28,15 @@
 //! let query = [0.5, 0.25, -1.0]; // what the client asks
 //!
 //! let scale = ScoreScale::for_query(
-//!     &parameters, &layout, &query, OperandScale::from_exponent(0), OperandBound::of(&operand),
+//!     &parameters, &layout, &query, OperandScale::from_exponent(0),
+//!     OperandBound::of(&operand), 1,
 //! );
 //! let key = RequestKey::fresh(&parameters, Entropy::from_os().unwrap());
 //! let (key, seed, ciphertexts) = key.encrypt(&layout.encode_query(&query, scale.query()));
 //!
 //! let evaluator = Evaluator::new(parameters.clone(), layout.clone());
-//! let queries = evaluator.prepare(&seed, &ciphertexts).unwrap();
-//! let responses = evaluator.respond(&queries, &[&[&operand]]).unwrap();
+//! let queries = evaluator.prepare(&seed, &ciphertexts, 1).unwrap();
+//! let responses = evaluator.respond(&queries, &[vec![&operand[..]]]).unwrap();
 //!
 //! let score = scale.to_score(key.open(&responses[0])[0]);
 //! assert!((score - (0.5 * 3.0 - 0.25 - 2.0)).abs() < 1e-5);
@@ -55,25 +56,36 @@
 
 mod ciphertext;
 mod evaluate;
+mod galois;
 mod layout;
+mod merge;
 mod ntt;
 mod pack;
 mod parameters;
+mod plan;
+mod portable;
 mod response;
 mod ring;
 mod sample;
 mod scale;
 mod secret;
+#[cfg(feature = "tfhe")]
+pub mod slots;
 #[cfg(test)]
 mod tests;
 
-pub use ciphertext::{Ciphertext, RequestKey, ResponseKey, Seed};
-pub use evaluate::{EvaluateError, Evaluator, PreparedQuery};
-pub use layout::{Layout, LayoutError, MAX_WIDTH, Position, Query};
-pub use ntt::{Ntt, TfheNtt};
+pub use ciphertext::{Ciphertext, RequestKey, ResponseKey, Seed, SessionKey, SessionSpent};
+pub use evaluate::{EvaluateError, Evaluator, PreparedQueries};
+pub use layout::{Layout, LayoutError, MAX_WIDTH, Query};
+pub use merge::{MergeKeys, MergeSpan, PreparedMergeKeys};
+#[cfg(feature = "tfhe")]
+pub use ntt::TfheNtt;
+pub use ntt::{BACKEND_VARIABLE, Backend, Ntt, UnknownBackend};
 pub use pack::{PackError, packed_len};
 pub use parameters::{MODULUS, ParameterError, Parameters, RingDegree};
+pub use plan::{Estimate, Objective, Plan, Workload, candidates, plan};
+pub use portable::PortableNtt;
 pub use response::Response;
 pub use ring::{Coefficients, Evaluations, Poly, Ring};
-pub use sample::{ERROR_VARIANCE, Entropy, EntropyError};
+pub use sample::{ERROR_VARIANCE, Entropy, EntropyError, fill_from_os};
 pub use scale::{OPERAND_BITS, OperandBound, OperandOverflow, OperandScale, ScoreScale};

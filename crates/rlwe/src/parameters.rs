@@ -43,7 +43,7 @@ impl RingDegree {
 
     /// Largest `log2 q` with 128 bits of security against a quantum adversary for a ternary
     /// secret and error width 3.2, from the HomomorphicEncryption.org standard. The classical
-    /// ceiling is two to seven bits higher at the degrees in use; the stricter one binds.
+    /// ceiling is 3, 8 and 16 bits higher at 2048, 4096 and 8192; the stricter one binds.
     pub fn max_modulus_bits(self) -> u32 {
         match self.0 {
             1024 => 25,
@@ -54,6 +54,11 @@ impl RingDegree {
             32_768 => 827,
             _ => 0, // below 1024 nothing is secure
         }
+    }
+
+    /// Whether [`MODULUS`] is within the ceiling.
+    pub fn is_secure(self) -> bool {
+        MODULUS_BITS <= self.max_modulus_bits()
     }
 }
 
@@ -110,7 +115,7 @@ impl Parameters {
         response_bits: u32,
     ) -> Result<Self, ParameterError> {
         let ceiling = degree.max_modulus_bits();
-        if MODULUS_BITS > ceiling {
+        if !degree.is_secure() {
             return Err(ParameterError::Insecure { degree, modulus_bits: MODULUS_BITS, ceiling });
         }
         Self::unchecked_security(degree, upload_bits, response_bits)

@@ -30,7 +30,7 @@ impl Response {
     ) -> Self {
         let bits = parameters.response_bits();
         let switch = ModulusSwitch::new(bits);
-        let used = used_coefficients(layout, used_slots);
+        let used = layout.targets(used_slots);
         let mut packed = Vec::with_capacity(Self::byte_len(parameters, used_slots));
         pack(c1.iter().map(|&c| switch.apply(c)), bits, &mut packed);
         pack(used.iter().map(|&k| switch.apply(c0[k])), bits, &mut packed);
@@ -51,7 +51,7 @@ impl Response {
         let split = Self::byte_len(parameters, 0);
         // Reading once here refuses set padding bits, so later reads cannot fail.
         unpack(&bytes[split..], parameters.response_bits(), used_slots, |_, _| ())?;
-        Ok(Self { packed: bytes.to_vec(), used: used_coefficients(layout, used_slots) })
+        Ok(Self { packed: bytes.to_vec(), used: layout.targets(used_slots) })
     }
 
     /// The wire form.
@@ -79,10 +79,6 @@ impl Response {
             .expect("lengths and padding were checked when the response was made");
         values
     }
-}
-
-fn used_coefficients(layout: &Layout, used_slots: usize) -> Vec<usize> {
-    (0..used_slots).map(|slot| layout.coefficient(slot)).collect()
 }
 
 impl std::fmt::Debug for Response {

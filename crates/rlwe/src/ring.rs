@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use zeroize::Zeroize;
 
-use crate::ntt::{Ntt, TfheNtt};
+use crate::ntt::{Backend, Ntt};
 use crate::parameters::{MODULUS, RingDegree};
 
 /// Marks a polynomial given by its coefficients.
@@ -53,13 +53,21 @@ impl<F> Zeroize for Poly<F> {
 /// Arithmetic of one degree. Immutable, shared through [`Ring::shared`].
 pub struct Ring {
     degree: RingDegree,
+    backend: Backend,
     ntt: Box<dyn Ntt>,
 }
 
 impl Ring {
-    /// The ring of a degree with the fastest transform of this machine.
+    /// The ring of a degree with the backend of this process. Where
+    /// [`Backend::from_environment`] is an error, that is the default: a program that lets its
+    /// user choose checks the choice at start-up.
     pub fn new(degree: RingDegree) -> Self {
-        Self { degree, ntt: Box::new(TfheNtt::new(degree)) }
+        Self::with_backend(degree, Backend::from_environment().unwrap_or_default())
+    }
+
+    /// The ring of a degree with a given transform.
+    pub fn with_backend(degree: RingDegree, backend: Backend) -> Self {
+        Self { degree, backend, ntt: backend.build(degree) }
     }
 
     /// The process-wide ring of a degree: its tables are constants, built on first use.
@@ -71,6 +79,11 @@ impl Ring {
     /// The degree `N`.
     pub fn degree(&self) -> RingDegree {
         self.degree
+    }
+
+    /// Which transform it uses.
+    pub fn backend(&self) -> Backend {
+        self.backend
     }
 
     /// Coefficients to evaluations.
@@ -168,13 +181,16 @@ mod tests {
             seed in prop::collection::vec((element(), element()), 512),
         ) {
             let n = 1_usize << log;
-            let ring = Ring::new(RingDegree::new(n).unwrap());
             let a: Vec<u64> = seed.iter().map(|p| p.0).cycle().take(n).collect();
             let b: Vec<u64> = seed.iter().map(|p| p.1).cycle().take(n).collect();
-            let left = ring.forward(Poly::from_values(a.clone()));
-            let right = ring.forward(Poly::from_values(b.clone()));
-            let product = ring.inverse(ring.multiply(&left, &right));
-            prop_assert_eq!(product.values(), &schoolbook(&a, &b)[..]);
+            let expected = schoolbook(&a, &b);
+            for &backend in Backend::ALL {
+                let ring = Ring::with_backend(RingDegree::new(n).unwrap(), backend);
+                let left = ring.forward(Poly::from_values(a.clone()));
+                let right = ring.forward(Poly::from_values(b.clone()));
+                let product = ring.inverse(ring.multiply(&left, &right));
+                prop_assert_eq!(product.values(), &expected[..], "{:?}", backend);
+            }
         }
 
         #[test]
@@ -189,11 +205,14 @@ mod tests {
     #[test]
     fn transform_round_trips_at_every_secure_degree() {
         for n in [2048, 4096, 8192, 16_384, 32_768] {
-            let ring = Ring::shared(RingDegree::new(n).unwrap());
-            let values: Vec<u64> =
-                (0..n as u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % MODULUS).collect();
-            let back = ring.inverse(ring.forward(Poly::from_values(values.clone())));
-            assert_eq!(back.values(), &values[..]);
+            for &backend in Backend::ALL {
+                let ring = Ring::with_backend(RingDegree::new(n).unwrap(), backend);
+                let values: Vec<u64> = (0..n as u64)
+                    .map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) % MODULUS)
+                    .collect();
+                let back = ring.inverse(ring.forward(Poly::from_values(values.clone())));
+                assert_eq!(back.values(), &values[..], "{backend:?}");
+            }
         }
     }
 }

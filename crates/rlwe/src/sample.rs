@@ -22,6 +22,11 @@ pub const ERROR_VARIANCE: f64 = ETA as f64 / 2.0;
 #[error("the operating system's random generator failed: {0}")]
 pub struct EntropyError(#[from] getrandom::Error);
 
+/// Fills bytes from the operating system's generator, for names that must not repeat.
+pub fn fill_from_os(bytes: &mut [u8]) -> Result<(), EntropyError> {
+    Ok(getrandom::fill(bytes)?)
+}
+
 /// Randomness for exactly one request: moved into a [`RequestKey`](crate::RequestKey), never
 /// copied, never derived from a long-lived secret. A restored snapshot or a second client
 /// therefore cannot repeat it.
@@ -56,6 +61,10 @@ pub(crate) enum Stream {
     Secret,
     /// The error of ciphertext number `i`.
     Error(u32),
+    /// The uniform part of merge-key polynomial number `i`.
+    MergeUniform(u32),
+    /// The error of merge-key polynomial number `i`.
+    MergeError(u32),
 }
 
 /// AES-256-CTR words of one stream.
@@ -67,6 +76,8 @@ impl Expander {
             Stream::Uniform(index) => (1_u32, index),
             Stream::Secret => (2, 0),
             Stream::Error(index) => (3, index),
+            Stream::MergeUniform(index) => (4, index),
+            Stream::MergeError(index) => (5, index),
         };
         let mut block = [0_u8; 16]; // purpose, index, then a 64-bit block counter from zero
         block[..4].copy_from_slice(&purpose.to_be_bytes());
@@ -88,9 +99,9 @@ fn as_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
 
 /// A uniform polynomial, sampled directly as evaluations: a uniform vector stays uniform under
 /// the transform, so the transform is saved. Words at or above `q` are skipped.
-pub(crate) fn uniform(degree: RingDegree, seed: &[u8; 32], index: u32) -> Poly<Evaluations> {
+pub(crate) fn uniform(degree: RingDegree, seed: &[u8; 32], stream: Stream) -> Poly<Evaluations> {
     let n = degree.coefficients();
-    let mut expander = Expander::new(seed, Stream::Uniform(index));
+    let mut expander = Expander::new(seed, stream);
     let mut values = Vec::with_capacity(n);
     while values.len() < n {
         let bytes = expander.words(n - values.len());
@@ -107,9 +118,9 @@ pub(crate) fn ternary(degree: RingDegree, key: &[u8; 32]) -> Zeroizing<Vec<i8>> 
 }
 
 /// Adds a centred binomial error to reduced coefficients in place.
-pub(crate) fn add_error(values: &mut [u64], key: &[u8; 32], index: u32) {
+pub(crate) fn add_error(values: &mut [u64], key: &[u8; 32], stream: Stream) {
     let mask = (1_u64 << ETA) - 1;
-    let bytes = Expander::new(key, Stream::Error(index)).words(values.len());
+    let bytes = Expander::new(key, stream).words(values.len());
     for (value, word) in values.iter_mut().zip(as_words(&bytes)) {
         let ones = (word & mask).count_ones() as i64;
         let zeros = ((word >> ETA) & mask).count_ones() as i64;
@@ -142,7 +153,7 @@ mod tests {
     fn error_has_the_stated_variance_and_no_bias() {
         let n = 1 << 15;
         let mut values = vec![0_u64; n * 4];
-        add_error(&mut values, &[7; 32], 0);
+        add_error(&mut values, &[7; 32], Stream::Error(0));
         let mean = values.iter().map(|&v| centred(v)).sum::<f64>() / values.len() as f64;
         let variance =
             values.iter().map(|&v| centred(v).powi(2)).sum::<f64>() / values.len() as f64;
@@ -162,7 +173,7 @@ mod tests {
 
     #[test]
     fn uniform_fills_the_whole_range() {
-        let poly = uniform(RingDegree::new(32_768).unwrap(), &[3; 32], 5);
+        let poly = uniform(RingDegree::new(32_768).unwrap(), &[3; 32], Stream::Uniform(5));
         let mean = poly.values().iter().map(|&v| v as f64 / MODULUS as f64).sum::<f64>() / 32_768.0;
         assert!((mean - 0.5).abs() < 0.01, "{mean}");
         for eighth in 0..8 {
@@ -176,8 +187,11 @@ mod tests {
     #[test]
     fn streams_of_one_key_differ() {
         let degree = RingDegree::N2048;
-        assert_ne!(uniform(degree, &[1; 32], 0).values(), uniform(degree, &[1; 32], 1).values());
-        assert_ne!(uniform(degree, &[1; 32], 0).values(), uniform(degree, &[2; 32], 0).values());
+        let words = |seed, stream| uniform(degree, &[seed; 32], stream).values().to_vec();
+        let first = words(1, Stream::Uniform(0));
+        assert_ne!(first, words(1, Stream::Uniform(1)));
+        assert_ne!(first, words(2, Stream::Uniform(0)));
+        assert_ne!(first, words(1, Stream::MergeUniform(0)));
     }
 
     #[test]

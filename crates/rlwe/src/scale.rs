@@ -15,9 +15,11 @@
 //! | fresh error and rounded upload, times operands | `(eta / 2 + (4^t - 1) / 12) P max|z'|^2` |
 //! | rounding of the query | `max|z'|^2 / 12` |
 //! | rounding of the operand | `|m|^2 / 12` |
+//! | each level of merging | `3 N (4^17 / 12) eta / 2` |
 //! | switch to `2^p` | `(q / 2^p)^2 (1 + 2 N / 3) / 12` |
 
 use crate::layout::Layout;
+use crate::merge::key_switch_variance;
 use crate::parameters::{MODULUS, Parameters};
 use crate::sample::ERROR_VARIANCE;
 
@@ -125,31 +127,56 @@ pub struct ScoreScale {
 
 impl ScoreScale {
     /// The largest scale at which `|<t, z>|` cannot wrap for operands within `bound`.
-    /// `operands` is the fixed point of the operands.
+    /// `operands` is the fixed point of the operands, `count` how many there are.
     pub fn for_query(
         parameters: &Parameters,
         layout: &Layout,
         query: &[f64],
         operands: OperandScale,
         bound: OperandBound,
+        count: usize,
+    ) -> Self {
+        let norm = query.iter().map(|t| t * t).sum::<f64>().sqrt();
+        Self::new(parameters, layout, norm, operands, bound, count)
+    }
+
+    /// As [`for_query`](Self::for_query), for a query of this norm.
+    pub fn new(
+        parameters: &Parameters,
+        layout: &Layout,
+        query_norm: f64,
+        operands: OperandScale,
+        bound: OperandBound,
+        count: usize,
     ) -> Self {
         let q = MODULUS as f64;
         let n = parameters.degree().coefficients() as f64;
         let bound = bound.0.max(1.0);
-        let query_norm = query.iter().map(|t| t * t).sum::<f64>().sqrt();
         let step = q / 2_f64.powi(parameters.response_bits() as i32);
 
         let dropped = (4_f64.powi(parameters.dropped_bits() as i32) - 1.0) / 12.0;
         let fresh = (ERROR_VARIANCE + dropped) * layout.slots() as f64 * bound * bound;
         let switched = step * step * (1.0 + 2.0 * n / 3.0) / 12.0;
-        let headroom = q / 2.0 - step - 2.0 * DEVIATIONS * (fresh + switched).sqrt();
+        let levels = f64::from(layout.levels(count.min(layout.capacity())));
+        let merged = levels * key_switch_variance(parameters.degree());
+        let added = fresh + merged + switched;
+        let headroom = q / 2.0 - step - 2.0 * DEVIATIONS * added.sqrt();
         let rounding = (layout.width() as f64).sqrt() / 2.0;
         let length = headroom / bound - rounding; // S |t|
-        let scale = if query_norm > 0.0 { length / query_norm } else { 1.0 };
+        if query_norm == 0.0 {
+            // Every score is zero, whatever the noise.
+            return Self { query: 0.0, unit: 0.0, deviation: 0.0 };
+        }
+        if length < 1.0 {
+            // The noise alone fills the modulus: no parameters the planner takes, but if a
+            // caller does, the error says so.
+            return Self { query: 0.0, unit: 0.0, deviation: f64::INFINITY };
+        }
+        let scale = length / query_norm;
 
         let rounded_query = bound * bound / 12.0;
         let rounded_operand = (scale * query_norm).powi(2) / 12.0;
-        let variance = fresh + switched + rounded_query + rounded_operand;
+        let variance = added + rounded_query + rounded_operand;
         let real = scale * 2_f64.powi(operands.0);
         Self { query: scale, unit: step / real, deviation: variance.sqrt() / real }
     }

@@ -38,6 +38,16 @@ impl SecretKey {
         self.evaluations.values()
     }
 
+    /// Calls `sink(target, coefficient)` for every coefficient of `s(X^g)`, `g` odd.
+    pub(crate) fn permuted(&self, g: usize, mut sink: impl FnMut(usize, i32)) {
+        let n = self.degree.coefficients();
+        for i in 0..n {
+            let s = self.window[n - 1 - i] as i32; // window[N - 1 - i] = s_i
+            let exponent = g * i % (2 * n);
+            if exponent < n { sink(exponent, s) } else { sink(exponent - n, -s) }
+        }
+    }
+
     /// Coefficient `k` of `c s` modulo `2^32`. Constant in time over `s` and `c`.
     pub(crate) fn product_coefficient(&self, c: &[u32], k: usize) -> u32 {
         let n = self.degree.coefficients();

@@ -1,5 +1,7 @@
 //! Whole requests: encrypt, evaluate, open, compared with exact inner products.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -34,7 +36,8 @@ struct Outcome {
     scale: ScoreScale,
 }
 
-/// Queries `queries` (all of one norm) against `groups` of real operands.
+/// Queries `queries` (all of one norm) against `groups` of real operands, under a key of its own
+/// or, when the layout merges, under a session's.
 fn run(
     parameters: &Parameters,
     layout: &Layout,
@@ -49,29 +52,43 @@ fn run(
         .collect();
     let bound = operands.iter().flatten().map(|z| OperandBound::of(z)).reduce(OperandBound::max);
     let bound = bound.unwrap_or(OperandBound::new(0.0));
-    let scale = ScoreScale::for_query(parameters, layout, &queries[0], operand_scale, bound);
+    let total: usize = groups.iter().map(Vec::len).sum();
+    let scale = ScoreScale::for_query(parameters, layout, &queries[0], operand_scale, bound, total);
+    let encoded = layout.encode_queries(&queries.concat(), scale.query());
+    let entropy = || Entropy::from_os().unwrap();
 
-    let key = RequestKey::fresh(parameters, Entropy::from_os().unwrap());
-    let (key, seed, ciphertexts) =
-        key.encrypt(&layout.encode_queries(&queries.concat(), scale.query()));
+    let mut evaluator = Evaluator::new(parameters.clone(), layout.clone());
+    let (open, seed, ciphertexts): (Box<dyn Fn(&Response) -> Vec<i64>>, _, _) =
+        match MergeSpan::of(layout, total) {
+            None => {
+                let (key, seed, sent) = RequestKey::fresh(parameters, entropy()).encrypt(&encoded);
+                (Box::new(move |response| key.open(response)), seed, sent)
+            }
+            Some(span) => {
+                let (mut key, keys) = SessionKey::fresh(parameters.degree(), span, 1, entropy());
+                let wire =
+                    MergeKeys::from_bytes(keys.degree(), span, *keys.seed(), keys.as_bytes());
+                evaluator = evaluator.with_merge_keys(Arc::new(wire.unwrap().prepare()));
+                let (seed, sent) = key.encrypt(parameters, &encoded, entropy()).unwrap();
+                let parameters = parameters.clone();
+                (Box::new(move |response| key.open(&parameters, response)), seed, sent)
+            }
+        };
     let ciphertexts: Vec<Ciphertext> = ciphertexts
         .iter()
         .map(|c| Ciphertext::from_bytes(parameters, c.as_bytes()).unwrap())
         .collect();
 
-    let evaluator = Evaluator::new(parameters.clone(), layout.clone());
-    let prepared = evaluator.prepare(&seed, &ciphertexts).unwrap();
+    let prepared = evaluator.prepare(&seed, &ciphertexts, queries.len()).unwrap();
     let borrowed: Vec<Vec<&[i32]>> =
         operands.iter().map(|g| g.iter().map(Vec::as_slice).collect()).collect();
-    let borrowed: Vec<&[&[i32]]> = borrowed.iter().map(Vec::as_slice).collect();
     let responses = evaluator.respond(&prepared, &borrowed).unwrap();
 
-    let total: usize = groups.iter().map(Vec::len).sum();
     let mut opened = Vec::new();
     for (index, response) in responses.iter().enumerate() {
         let used = layout.used_slots(index, total);
         let wire = Response::from_bytes(parameters, layout, used, response.as_bytes()).unwrap();
-        opened.extend(key.open(&wire));
+        opened.extend(open(&wire));
     }
     let exact = queries.iter().zip(groups).flat_map(|(t, g)| g.iter().map(move |z| dot(t, z)));
     let scores = opened.iter().map(|&v| scale.to_score(v)).zip(exact).collect();
@@ -85,6 +102,8 @@ proptest! {
     fn encrypted_scores_are_the_inner_products(
         width in 1_usize..3000,
         extra_tiles in 0_usize..3,
+        blocks in 1_usize..9,
+        merged in any::<bool>(),
         sizes in prop::collection::vec(0_usize..12, 1..6),
         query_norm in prop_oneof![Just(0.0), Just(1.0), 1e-3..1e3],
         operand_norm in prop_oneof![Just(0.0), Just(1.0), 1e-6..1e6],
@@ -92,7 +111,8 @@ proptest! {
     ) {
         let parameters = Parameters::default();
         let fewest = Layout::fewest_tiles(parameters.degree(), width).unwrap().tiles();
-        let Ok(layout) = Layout::new(parameters.degree(), width, fewest + extra_tiles) else {
+        let tiles = fewest + extra_tiles;
+        let Ok(layout) = Layout::packed(parameters.degree(), width, tiles, blocks, merged) else {
             return Ok(());
         };
         let mut values = Values(seed);
@@ -131,11 +151,17 @@ fn no_score_wraps_when_query_and_operand_are_parallel() {
 /// the model's, not merely below it.
 #[test]
 fn measured_error_follows_the_noise_model() {
-    for (upload, response, width, tiles) in
-        [(50, 32, 256, 1), (45, 26, 256, 1), (38, 26, 512, 1), (50, 20, 64, 1), (45, 26, 2048, 4)]
-    {
+    for (upload, response, width, tiles, merged) in [
+        (50, 32, 256, 1, false),
+        (45, 26, 256, 1, false),
+        (38, 26, 512, 1, false),
+        (50, 20, 64, 1, false),
+        (45, 26, 2048, 4, false),
+        (50, 32, 512, 1, true),
+        (45, 28, 256, 2, true),
+    ] {
         let parameters = Parameters::new(RingDegree::N2048, upload, response).unwrap();
-        let layout = Layout::new(parameters.degree(), width, tiles).unwrap();
+        let layout = Layout::packed(parameters.degree(), width, tiles, 1, merged).unwrap();
         let mut values = Values(u64::from(upload));
         let mut squares = 0.0;
         let mut count = 0.0;
@@ -189,19 +215,53 @@ fn mismatched_evaluations_are_errors() {
     let key = RequestKey::fresh(&parameters, Entropy::from_os().unwrap());
     let (_, seed, ciphertexts) = key.encrypt(&layout.encode_query(&[0.1; 16], 1e6));
     assert_eq!(
-        evaluator.prepare(&seed, &ciphertexts[..1]).err(),
-        Some(EvaluateError::Tiles { ciphertexts: 1, tiles: 2 })
+        evaluator.prepare(&seed, &ciphertexts[..1], 1).err(),
+        Some(EvaluateError::Ciphertexts { queries: 1, expected: 2, actual: 1 })
     );
-    let queries = evaluator.prepare(&seed, &ciphertexts).unwrap();
+    let queries = evaluator.prepare(&seed, &ciphertexts, 1).unwrap();
     assert_eq!(
-        evaluator.respond(&queries, &[]).err(),
-        Some(EvaluateError::Groups { groups: 0, queries: 1 })
-    );
-    assert_eq!(
-        evaluator.respond(&queries, &[&[&[0; 15]]]).err(),
+        evaluator.respond(&queries, &[vec![&[0; 15]]]).err(),
         Some(EvaluateError::OperandWidth { expected: 16, actual: 15 })
     );
     assert!(Ciphertext::from_bytes(&parameters, &[0; 10]).is_err());
+}
+
+#[test]
+fn merging_needs_keys_that_cover_the_layout() {
+    let parameters = Parameters::default();
+    let layout = Layout::packed(parameters.degree(), 2048, 1, 1, true).unwrap();
+    let entropy = || Entropy::from_os().unwrap();
+    let span = MergeSpan { top: 10, levels: 2 }; // the layout's stride is 2^11
+    let (mut key, keys) = SessionKey::fresh(parameters.degree(), span, 2, entropy());
+    let query = layout.encode_query(&[0.1; 2048], 1e6);
+    let (seed, sent) = key.encrypt(&parameters, &query, entropy()).unwrap();
+    let evaluator = Evaluator::new(parameters.clone(), layout);
+    let prepared = evaluator.prepare(&seed, &sent, 1).unwrap();
+    let operand = [1; 2048];
+    let alone = evaluator.respond(&prepared, &[vec![&operand]]);
+    assert!(alone.is_ok(), "a single product needs no merging");
+    let pair = [vec![&operand[..], &operand[..]]];
+    assert_eq!(evaluator.respond(&prepared, &pair).err(), Some(EvaluateError::MergeKeys));
+    let evaluator = evaluator.with_merge_keys(Arc::new(keys.prepare()));
+    assert_eq!(evaluator.respond(&prepared, &pair).err(), Some(EvaluateError::MergeKeys));
+    assert!(MergeKeys::from_bytes(parameters.degree(), span, *keys.seed(), &[0; 3]).is_err());
+}
+
+#[test]
+fn a_session_ends_after_its_requests() {
+    let parameters = Parameters::default();
+    let layout = Layout::new(parameters.degree(), 16, 1).unwrap();
+    let entropy = || Entropy::from_os().unwrap();
+    let span = MergeSpan { top: 5, levels: 1 };
+    let (mut key, _) = SessionKey::fresh(parameters.degree(), span, 2, entropy());
+    let query = layout.encode_query(&[0.1; 16], 1e6);
+    let (first, _) = key.encrypt(&parameters, &query, entropy()).unwrap();
+    let (second, _) = key.encrypt(&parameters, &query, entropy()).unwrap();
+    assert_ne!(first, second);
+    assert_eq!(
+        (key.remaining(), key.encrypt(&parameters, &query, entropy()).err()),
+        (0, Some(SessionSpent))
+    );
 }
 
 #[test]
@@ -235,8 +295,8 @@ fn golden_request_and_response_do_not_change() {
     let key = RequestKey::fresh(&parameters, Entropy::fixed([1; 32], [2; 32]));
     let (key, seed, ciphertexts) = key.encrypt(&layout.encode_query(&query, 1e9));
     let evaluator = Evaluator::new(parameters.clone(), layout.clone());
-    let queries = evaluator.prepare(&seed, &ciphertexts).unwrap();
-    let responses = evaluator.respond(&queries, &[&[&operand]]).unwrap();
+    let queries = evaluator.prepare(&seed, &ciphertexts, 1).unwrap();
+    let responses = evaluator.respond(&queries, &[vec![&operand]]).unwrap();
     assert_eq!(checksum(ciphertexts[0].as_bytes()), GOLDEN_CIPHERTEXT);
     assert_eq!(checksum(responses[0].as_bytes()), GOLDEN_RESPONSE);
     let exact: f64 = query.iter().zip(&operand).map(|(t, z)| t * f64::from(*z)).sum();
@@ -245,4 +305,4 @@ fn golden_request_and_response_do_not_change() {
 }
 
 const GOLDEN_CIPHERTEXT: u64 = 6_166_141_666_422_974_280;
-const GOLDEN_RESPONSE: u64 = 17_883_295_550_585_898_512;
+const GOLDEN_RESPONSE: u64 = 12_606_829_183_977_211_186;

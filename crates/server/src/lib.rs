@@ -10,15 +10,22 @@
 //!
 //! No durable storage (an engine behind `RowStore` has that) and no sockets.
 
+mod sessions;
+
 use std::sync::Arc;
 
-use rayon::prelude::*;
 use shard_protocol::{
-    DecodeError, Epoch, Limits, MessageKind, Refusal, RefusalCode, RerankRequest, RerankResponse,
-    RowBatch, message_kind,
+    DecodeError, Epoch, Limits, MessageKind, OpenSession, Refusal, RefusalCode, RerankRequest,
+    RerankResponse, RowBatch, message_kind,
 };
 use shard_rlwe::{EvaluateError, Evaluator};
 use shard_store::{EpochStatistics, RowStore, StoreError};
+
+use sessions::Sessions;
+pub use sessions::UnknownSession;
+
+/// Memory for the merge keys of sessions: about 300 of them.
+const SESSION_BYTES: usize = 256 << 20;
 
 /// Why the server refused.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +47,9 @@ pub enum ServerError {
         /// Width of the rows.
         rows: usize,
     },
+    /// The session is not there, or no longer.
+    #[error(transparent)]
+    Session(#[from] UnknownSession),
     /// Ciphertexts and rows do not go together.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
@@ -53,6 +63,9 @@ impl ServerError {
             Self::Store(StoreError::UnknownEpoch(_)) => RefusalCode::UnknownEpoch,
             Self::Store(StoreError::UnknownRow { .. }) => RefusalCode::UnknownRow,
             Self::Store(StoreError::Width { .. }) | Self::Width { .. } => RefusalCode::WrongWidth,
+            Self::Session(_) | Self::Evaluate(EvaluateError::MergeKeys) => {
+                RefusalCode::UnknownSession
+            }
             Self::Store(_) | Self::Evaluate(_) => RefusalCode::Internal,
         }
     }
@@ -61,18 +74,24 @@ impl ServerError {
 /// A server over an engine.
 pub struct Server {
     rows: Arc<dyn RowStore>,
+    sessions: Sessions,
     limits: Limits,
 }
 
 impl Server {
     /// Serves the rows of an engine, under limits on what it decodes.
     pub fn new(rows: Arc<dyn RowStore>, limits: Limits) -> Self {
-        Self { rows, limits }
+        Self { rows, sessions: Sessions::new(SESSION_BYTES), limits }
     }
 
     /// Takes rows in.
     pub fn publish(&self, batch: RowBatch) -> Result<(), ServerError> {
         Ok(self.rows.upsert(batch)?)
+    }
+
+    /// Keeps the merge keys of a session until younger ones need their place.
+    pub fn open_session(&self, session: &OpenSession) {
+        self.sessions.insert(session.id(), session.keys().prepare());
     }
 
     /// Counts of an epoch.
@@ -88,18 +107,16 @@ impl Server {
         if width != request.layout().width() {
             return Err(ServerError::Width { epoch, query: request.layout().width(), rows: width });
         }
-        let cells: Vec<_> = request.candidates().iter().collect();
-        let rows = cells
-            .par_iter()
-            .map(|(cell, handles)| self.rows.fetch(epoch, *cell, handles))
-            .collect::<Result<Vec<_>, _>>()?;
+        let rows = self.rows.fetch(epoch, request.candidates())?;
 
-        let evaluator = Evaluator::new(request.parameters().clone(), request.layout().clone());
-        let queries = evaluator.prepare(request.seed(), request.ciphertexts())?;
+        let mut evaluator = Evaluator::new(request.parameters().clone(), request.layout().clone());
+        if let Some(session) = request.session() {
+            evaluator = evaluator.with_merge_keys(self.sessions.find(session)?);
+        }
+        let queries = evaluator.prepare(request.seed(), request.ciphertexts(), rows.len())?;
         let operands: Vec<Vec<&[i32]>> =
             rows.iter().map(|cell| cell.iter().map(|row| &row[..]).collect()).collect();
-        let groups: Vec<&[&[i32]]> = operands.iter().map(Vec::as_slice).collect();
-        Ok(RerankResponse::new(evaluator.respond(&queries, &groups)?))
+        Ok(RerankResponse::new(evaluator.respond(&queries, &operands)?))
     }
 
     /// One message in, one message out: a refusal is a message too.
@@ -113,6 +130,10 @@ impl Server {
         match message_kind(message)? {
             MessageKind::RowBatch => {
                 self.publish(RowBatch::decode(message, &self.limits)?)?;
+                Ok(MessageKind::Accepted.bare())
+            }
+            MessageKind::OpenSession => {
+                self.open_session(&OpenSession::decode(message, &self.limits)?);
                 Ok(MessageKind::Accepted.bare())
             }
             MessageKind::RerankRequest => {

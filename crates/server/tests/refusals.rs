@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use shard_protocol::{
-    Candidates, CellTag, Epoch, Limits, MessageKind, Refusal, RefusalCode, RerankRequest, Row,
-    RowBatch, RowHandle, message_kind,
+    Candidates, CellTag, Epoch, Leak, Limits, MessageKind, Refusal, RefusalCode, RerankRequest,
+    Row, RowBatch, RowHandle, declassify, message_kind,
 };
 use shard_rlwe::{Entropy, Layout, Parameters, RequestKey};
 use shard_server::Server;
@@ -16,20 +16,34 @@ fn row(handle: u64, cell: u64, coordinates: &[i32]) -> Row {
     Row { handle: RowHandle(handle), cell: CellTag(cell), coordinates: coordinates.to_vec() }
 }
 
+fn batch(width: usize, rows: Vec<Row>) -> RowBatch {
+    RowBatch::new(
+        declassify(EPOCH, Leak::CollectionShape),
+        declassify(width, Leak::CollectionShape),
+        declassify(rows, Leak::StoredRows),
+    )
+}
+
 fn server() -> Server {
     let server = Server::new(Arc::new(MemoryRows::new()), Limits::default());
     let rows = vec![row(1, 10, &[1, 2, 3]), row(2, 10, &[4, 5, 6]), row(3, 11, &[7, 8, 9])];
-    server.publish(RowBatch::new(EPOCH, 3, rows)).unwrap();
+    server.publish(batch(3, rows)).unwrap();
     server
 }
 
 fn request(epoch: Epoch, width: usize, cell: u64, row: u64) -> Vec<u8> {
     let parameters = Parameters::default();
     let layout = Layout::new(parameters.degree(), width, 1).unwrap();
-    let candidates = Candidates::new(vec![(CellTag(cell), vec![RowHandle(row)])]).unwrap();
+    let candidates = Candidates::new(
+        declassify(vec![CellTag(cell)], Leak::ActiveCells),
+        declassify(vec![vec![RowHandle(row)]], Leak::CandidateHandles),
+    )
+    .unwrap();
     let key = RequestKey::fresh(&parameters, Entropy::from_os().unwrap());
     let (_, seed, ciphertexts) = key.encrypt(&layout.encode_query(&vec![0.5; width], 1e6));
-    RerankRequest::new(epoch, parameters, layout, candidates, seed, ciphertexts).encode()
+    let epoch = declassify(epoch, Leak::CollectionShape);
+    let shape = declassify((parameters, layout), Leak::RequestShape);
+    RerankRequest::new(epoch, shape, None, candidates, seed, ciphertexts).encode()
 }
 
 fn refusal(server: &Server, message: &[u8]) -> RefusalCode {
@@ -51,7 +65,7 @@ fn each_mismatch_has_its_own_class() {
     assert_eq!(refusal(&server, &request(EPOCH, 3, 10, 9)), RefusalCode::UnknownRow);
     assert_eq!(refusal(&server, &request(EPOCH, 3, 11, 1)), RefusalCode::UnknownRow);
     assert_eq!(refusal(&server, &request(EPOCH, 4, 10, 1)), RefusalCode::WrongWidth);
-    let narrow = RowBatch::new(EPOCH, 1, vec![row(9, 1, &[1])]).encode();
+    let narrow = batch(1, vec![row(9, 1, &[1])]).encode();
     assert_eq!(refusal(&server, &narrow), RefusalCode::WrongWidth);
 }
 
@@ -78,7 +92,7 @@ fn limits_hold_before_anything_is_computed() {
 #[test]
 fn rows_published_over_bytes_are_acknowledged_and_served() {
     let server = server();
-    let batch = RowBatch::new(EPOCH, 3, vec![row(7, 12, &[4, 5, 6])]);
+    let batch = batch(3, vec![row(7, 12, &[4, 5, 6])]);
     assert_eq!(message_kind(&server.handle(&batch.encode())), Ok(MessageKind::Accepted));
     let answer = server.handle(&request(EPOCH, 3, 12, 7));
     assert_eq!(message_kind(&answer), Ok(MessageKind::RerankResponse));

@@ -8,7 +8,7 @@ mod memory;
 
 use std::sync::Arc;
 
-use shard_protocol::{CellTag, Epoch, RowBatch, RowHandle};
+use shard_protocol::{Candidates, CellTag, Epoch, RowBatch, RowHandle};
 
 pub use memory::MemoryRows;
 
@@ -54,13 +54,12 @@ pub trait RowStore: Send + Sync {
     /// width.
     fn upsert(&self, batch: RowBatch) -> Result<(), StoreError>;
 
-    /// The rows of one cell by handle, in the order asked for.
+    /// The rows of all candidates, cell by cell in their order, as of one moment.
     fn fetch(
         &self,
         epoch: Epoch,
-        cell: CellTag,
-        handles: &[RowHandle],
-    ) -> Result<Vec<Arc<[i32]>>, StoreError>;
+        candidates: &Candidates,
+    ) -> Result<Vec<Vec<Arc<[i32]>>>, StoreError>;
 
     /// Removes rows by handle; names that are not there are not an error. Returns how many went.
     fn delete(&self, epoch: Epoch, handles: &[RowHandle]) -> Result<usize, StoreError>;

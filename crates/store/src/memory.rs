@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use shard_protocol::{CellTag, Epoch, RowBatch, RowHandle};
+use shard_protocol::{Candidates, CellTag, Epoch, RowBatch, RowHandle};
 
 use crate::{EpochStatistics, RowStore, StoreError};
 
@@ -54,16 +54,18 @@ impl RowStore for MemoryRows {
     fn fetch(
         &self,
         epoch: Epoch,
-        cell: CellTag,
-        handles: &[RowHandle],
-    ) -> Result<Vec<Arc<[i32]>>, StoreError> {
+        candidates: &Candidates,
+    ) -> Result<Vec<Vec<Arc<[i32]>>>, StoreError> {
         let epochs = self.read();
         let collection = epochs.get(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
-        let find = |&handle: &RowHandle| match collection.rows.get(&handle) {
+        let find = |cell: CellTag, handle: RowHandle| match collection.rows.get(&handle) {
             Some((held_in, coordinates)) if *held_in == cell => Ok(coordinates.clone()),
             _ => Err(StoreError::UnknownRow { cell, handle }),
         };
-        handles.iter().map(find).collect()
+        candidates
+            .iter()
+            .map(|(cell, handles)| handles.iter().map(|handle| find(cell, *handle)).collect())
+            .collect()
     }
 
     fn delete(&self, epoch: Epoch, handles: &[RowHandle]) -> Result<usize, StoreError> {
@@ -95,35 +97,53 @@ impl RowStore for MemoryRows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shard_protocol::Row;
+    use shard_protocol::{Leak, Row, declassify};
 
     const EPOCH: Epoch = Epoch(3);
 
-    fn row(handle: u64, cell: u64, first: i32) -> Row {
-        Row { handle: RowHandle(handle), cell: CellTag(cell), coordinates: vec![first, 0] }
+    fn row(handle: u64, cell: u64, coordinates: &[i32]) -> Row {
+        Row { handle: RowHandle(handle), cell: CellTag(cell), coordinates: coordinates.to_vec() }
+    }
+
+    fn batch(width: usize, rows: Vec<Row>) -> RowBatch {
+        RowBatch::new(
+            declassify(EPOCH, Leak::CollectionShape),
+            declassify(width, Leak::CollectionShape),
+            declassify(rows, Leak::StoredRows),
+        )
     }
 
     fn filled() -> MemoryRows {
         let rows = MemoryRows::new();
-        rows.upsert(RowBatch::new(EPOCH, 2, vec![row(1, 10, 5), row(2, 10, 6), row(3, 11, 7)]))
-            .unwrap();
+        let three = vec![row(1, 10, &[5, 0]), row(2, 10, &[6, 0]), row(3, 11, &[7, 0])];
+        rows.upsert(batch(2, three)).unwrap();
         rows
     }
 
+    fn candidates(cells: &[(u64, &[u64])]) -> Candidates {
+        let tags = cells.iter().map(|(tag, _)| CellTag(*tag)).collect();
+        let handles = |rows: &[u64]| rows.iter().map(|row| RowHandle(*row)).collect();
+        let rows = cells.iter().map(|(_, rows)| handles(rows)).collect();
+        let rows = declassify(rows, Leak::CandidateHandles);
+        Candidates::new(declassify(tags, Leak::ActiveCells), rows).unwrap()
+    }
+
     fn first(rows: &MemoryRows, cell: u64, handle: u64) -> Result<i32, StoreError> {
-        Ok(rows.fetch(EPOCH, CellTag(cell), &[RowHandle(handle)])?[0][0])
+        Ok(rows.fetch(EPOCH, &candidates(&[(cell, &[handle])]))?[0][0][0])
     }
 
     #[test]
-    fn rows_come_back_in_the_order_asked_for() {
-        let found = filled().fetch(EPOCH, CellTag(10), &[RowHandle(2), RowHandle(1)]).unwrap();
-        assert_eq!((found[0][0], found[1][0]), (6, 5));
+    fn rows_come_back_cell_by_cell() {
+        let found = filled().fetch(EPOCH, &candidates(&[(11, &[3]), (10, &[2, 1])])).unwrap();
+        let first: Vec<Vec<i32>> =
+            found.iter().map(|cell| cell.iter().map(|row| row[0]).collect()).collect();
+        assert_eq!(first, vec![vec![5, 6], vec![7]]);
     }
 
     #[test]
     fn an_upsert_replaces_a_row_and_moves_it_to_its_new_cell() {
         let rows = filled();
-        rows.upsert(RowBatch::new(EPOCH, 2, vec![row(1, 11, 50)])).unwrap();
+        rows.upsert(batch(2, vec![row(1, 11, &[50, 0])])).unwrap();
         assert_eq!(first(&rows, 11, 1), Ok(50));
         assert!(first(&rows, 10, 1).is_err());
         assert_eq!(
@@ -138,7 +158,7 @@ mod tests {
         let missing = StoreError::UnknownRow { cell: CellTag(11), handle: RowHandle(1) };
         assert_eq!(first(&rows, 11, 1), Err(missing));
         assert_eq!(
-            rows.fetch(Epoch(4), CellTag(10), &[RowHandle(1)]),
+            rows.fetch(Epoch(4), &candidates(&[(10, &[1])])),
             Err(StoreError::UnknownEpoch(Epoch(4)))
         );
     }
@@ -146,8 +166,7 @@ mod tests {
     #[test]
     fn a_batch_of_another_width_changes_nothing() {
         let rows = filled();
-        let odd = Row { handle: RowHandle(9), cell: CellTag(10), coordinates: vec![1] };
-        let refused = rows.upsert(RowBatch::new(EPOCH, 1, vec![odd]));
+        let refused = rows.upsert(batch(1, vec![row(9, 10, &[1])]));
         assert_eq!(refused, Err(StoreError::Width { expected: 2, actual: 1 }));
         assert_eq!(rows.statistics(EPOCH).unwrap().rows, 3);
     }

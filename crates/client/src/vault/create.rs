@@ -1,14 +1,12 @@
 //! The first files of a vault.
 
-use std::path::Path;
-
-use super::disk::{self, Disk};
+use super::disk::Disk;
 use super::error::VaultError;
 use super::{KEYRING, LOCK, MANIFEST};
 
 impl Disk {
     /// Makes the directory and the files of an empty vault, the manifest last: without it there is
-    /// no vault. On failure, removes what it made.
+    /// no vault. On failure, takes back what it did.
     pub(super) fn populate(&self, keyring: &[u8], manifest: &[u8]) -> Result<(), VaultError> {
         let directory = self.directory();
         let made = self.make_directory().map_err(VaultError::io("create", directory))?;
@@ -25,24 +23,14 @@ impl Disk {
             })
             .and_then(|()| {
                 self.sync().map_err(VaultError::io("sync", directory))?;
-                // A new directory is an entry of its parent, which is written separately.
-                match directory.parent() {
-                    Some(parent) if made => {
-                        let here = Path::new(".");
-                        let parent = if parent.as_os_str().is_empty() { here } else { parent };
-                        disk::sync_directory(parent).map_err(VaultError::io("sync", parent))
-                    }
-                    _ => Ok(()),
-                }
+                self.sync_made(&made).map_err(VaultError::io("sync", directory))
             });
         if outcome.is_err() {
             // Best effort: the error that led here matters more.
             for name in created {
                 let _ = self.remove(name);
             }
-            if made {
-                let _ = std::fs::remove_dir(directory);
-            }
+            self.unmake_directory(&made);
         }
         outcome
     }

@@ -18,6 +18,38 @@ fn owner_only(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
+/// Makes directories that are for their owner only.
+fn owner_only_directory() -> fs::DirBuilder {
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "there is no mode to set"))]
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+}
+
+/// Restricts a directory to its owner. Returns what it allowed before.
+#[cfg(unix)]
+fn restrict(directory: &Path) -> io::Result<Option<fs::Permissions>> {
+    use std::os::unix::fs::PermissionsExt;
+    let before = fs::metadata(directory)?.permissions();
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
+    Ok(Some(before))
+}
+
+#[cfg(not(unix))]
+fn restrict(_directory: &Path) -> io::Result<Option<fs::Permissions>> {
+    Ok(None)
+}
+
+/// What [`Disk::make_directory`] did.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    /// The directories that did not exist, the outermost first.
+    directories: Vec<PathBuf>,
+    /// What a directory that existed allowed before.
+    permissions: Option<fs::Permissions>,
+}
+
 /// A vault's directory.
 #[derive(Debug)]
 pub(super) struct Disk {
@@ -39,22 +71,61 @@ impl Disk {
         self.directory.join(name)
     }
 
-    /// Makes the directory, for its owner only, or restricts one that exists. Returns whether it
-    /// was made.
-    pub(super) fn make_directory(&self) -> io::Result<bool> {
-        let existed = self.directory.is_dir();
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-            builder.mode(0o700);
-            if existed {
-                fs::set_permissions(&self.directory, fs::Permissions::from_mode(0o700))?;
+    /// Makes the directory and those missing above it, for their owner only, or restricts one that
+    /// exists. On failure, everything is as it was.
+    pub(super) fn make_directory(&self) -> io::Result<Made> {
+        let mut made = Made::default();
+        let outcome = self.make_missing(&mut made);
+        if outcome.is_err() {
+            self.unmake_directory(&made);
+        }
+        outcome.map(|()| made)
+    }
+
+    fn make_missing(&self, made: &mut Made) -> io::Result<()> {
+        if self.directory.is_dir() {
+            made.permissions = restrict(&self.directory)?;
+            return Ok(());
+        }
+        let missing: Vec<&Path> = self
+            .directory
+            .ancestors()
+            .take_while(|path| !path.as_os_str().is_empty() && !path.is_dir())
+            .collect();
+        for path in missing.into_iter().rev() {
+            match owner_only_directory().create(path) {
+                Ok(()) => made.directories.push(path.to_owned()),
+                // Somebody else was faster, or it is the `..` of one just made.
+                Err(_) if path.is_dir() => {}
+                Err(error) => return Err(error),
             }
         }
-        builder.create(&self.directory)?;
-        Ok(!existed)
+        Ok(())
+    }
+
+    /// Waits until the directories that were made are on disk: each is an entry of its parent, which
+    /// is written separately.
+    pub(super) fn sync_made(&self, made: &Made) -> io::Result<()> {
+        for parent in made.directories.iter().filter_map(|path| path.parent()) {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            self.faults.before(Operation::SyncDirectory, &parent.to_string_lossy())?;
+            sync_directory(parent)?;
+        }
+        Ok(())
+    }
+
+    /// Takes back what [`Disk::make_directory`] did. Best effort: the error that led here matters
+    /// more.
+    pub(super) fn unmake_directory(&self, made: &Made) {
+        for path in made.directories.iter().rev() {
+            let _ = fs::remove_dir(path);
+        }
+        if let Some(permissions) = &made.permissions {
+            // A directory that is not empty any more has become somebody else's vault.
+            if self.is_empty().is_ok_and(|empty| empty) {
+                let _ = fs::set_permissions(&self.directory, permissions.clone());
+            }
+        }
     }
 
     /// Whether the directory holds nothing, or does not exist.
@@ -128,7 +199,7 @@ impl Disk {
 }
 
 /// Waits until the directory's own entries are on disk, where the system can do that.
-pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
+fn sync_directory(directory: &Path) -> io::Result<()> {
     if cfg!(unix) {
         File::open(directory)?.sync_all()?;
     }

@@ -168,7 +168,8 @@ impl Vault {
         self.manifest.entries.contains_key(&kind)
     }
 
-    /// The whole payload of a kind: the checksum is verified first, then the seal is opened.
+    /// The whole payload of a kind: the checksum is verified first, then the seal is opened. What is
+    /// returned is what was committed, also when somebody writes to the file in the meantime.
     ///
     /// # Errors
     /// When there is none, or its file is missing, damaged, or not the one committed.
@@ -177,7 +178,8 @@ impl Vault {
     }
 
     /// The payload of a kind as a stream, for payloads that should not be in memory at once. The
-    /// file is read twice: once to compare it with the manifest, once for the bytes.
+    /// file is read twice: once to compare it with the manifest, once for the bytes, which are then
+    /// checked again; see [`VaultReader`] for when.
     ///
     /// # Errors
     /// As for [`Vault::read`].

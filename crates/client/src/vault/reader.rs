@@ -5,10 +5,12 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use super::error::VaultError;
-use super::frame::{self, HEADER_BYTES};
+use super::frame::{self, Checksum, HEADER_BYTES};
 use super::kind::{Content, FileKind};
 use super::manifest::Entry;
 use super::seal::{self, CHUNK_BYTES, ChunkCipher, PREFIX_BYTES, TAG_BYTES};
@@ -16,14 +18,18 @@ use super::secret::DataKey;
 
 /// A payload being read, made by [`Vault::reader`](super::Vault::reader).
 ///
-/// The whole file has been compared with the manifest before the first byte comes out, and every
-/// chunk of a sealed payload is authenticated again as it is opened. A read that fails carries a
-/// [`VaultError`] inside its [`io::Error`], and so does every read after it.
+/// The whole file has been compared with the manifest before the first byte comes out. The bytes are
+/// read a second time for that, and somebody may write to the file in between, so they are checked
+/// again: those of a sealed payload chunk by chunk, before they come out; those of a payload that is
+/// not sealed all together, before the last of them come out. Of the latter, what was read is what
+/// was committed only once the end is reached without an error.
+///
+/// A read that fails carries a [`VaultError`] inside its [`io::Error`], and so does every read after
+/// it.
 pub struct VaultReader {
     file: File,
     path: PathBuf,
-    /// `None` for a payload that is not sealed.
-    cipher: Option<ChunkCipher>,
+    guard: Guard,
     /// Payload bytes not yet taken from the file.
     unread: u64,
     /// Set for good by a failure, lest a caller who asks again takes it for the end of the payload.
@@ -31,6 +37,47 @@ pub struct VaultReader {
     length: u64,
     chunk: Zeroizing<Vec<u8>>,
     position: usize,
+}
+
+/// What the bytes are checked against as they are read.
+enum Guard {
+    /// The tag of every chunk.
+    Seal(ChunkCipher),
+    /// The checksum of the whole, which takes the header after the payload.
+    Checksum { hash: Sha256, header: [u8; HEADER_BYTES], expected: Checksum },
+}
+
+impl Guard {
+    /// Bytes of a full chunk on disk.
+    fn chunk_bytes(&self) -> usize {
+        match self {
+            Self::Seal(_) => CHUNK_BYTES + TAG_BYTES,
+            Self::Checksum { .. } => CHUNK_BYTES,
+        }
+    }
+
+    /// Whether the next chunk, which becomes plaintext, is as it was committed; for a payload that
+    /// is not sealed, all chunks with the last.
+    fn passes(&mut self, chunk: &mut Vec<u8>, last: bool) -> bool {
+        match self {
+            Self::Seal(cipher) => cipher.open(chunk, last).is_ok(),
+            Self::Checksum { hash, header, expected } => {
+                hash.update(&chunk);
+                if !last {
+                    return true;
+                }
+                let actual: Checksum = hash.clone().chain_update(header).finalize().into();
+                actual.ct_eq(expected).into()
+            }
+        }
+    }
+
+    fn failure(&self, file: PathBuf) -> VaultError {
+        match self {
+            Self::Seal(_) => VaultError::SealBroken { file },
+            Self::Checksum { .. } => VaultError::Damaged { file },
+        }
+    }
 }
 
 impl VaultReader {
@@ -51,7 +98,7 @@ impl VaultReader {
         file.seek(SeekFrom::Start(HEADER_BYTES as u64)).map_err(unreadable())?;
 
         let payload = verified.header.payload_length;
-        let (cipher, unread, length) = if kind.is_sealed() {
+        let (guard, unread, length) = if kind.is_sealed() {
             let length = seal::plain_length(payload).ok_or_else(|| VaultError::Malformed {
                 file: path.clone(),
                 reason: "no sealed payload has this length",
@@ -59,14 +106,19 @@ impl VaultReader {
             let mut prefix = [0; PREFIX_BYTES];
             file.read_exact(&mut prefix).map_err(unreadable())?;
             let cipher = ChunkCipher::new(key, prefix, Content::Payload(kind), entry.generation);
-            (Some(cipher), payload - PREFIX_BYTES as u64, length)
+            (Guard::Seal(cipher), payload - PREFIX_BYTES as u64, length)
         } else {
-            (None, payload, payload)
+            let guard = Guard::Checksum {
+                hash: Sha256::new(),
+                header: verified.header.encode(),
+                expected: entry.checksum,
+            };
+            (guard, payload, payload)
         };
         Ok(Self {
             file,
             path,
-            cipher,
+            guard,
             unread,
             broken: false,
             length,
@@ -98,7 +150,7 @@ impl VaultReader {
     fn next_chunk(&mut self) -> Result<(), VaultError> {
         let outcome = self.load_chunk();
         if outcome.is_err() {
-            // Whatever the buffer holds now is not plaintext.
+            // Whatever the buffer holds now is not what was committed.
             self.chunk.clear();
             self.broken = true;
         }
@@ -106,19 +158,18 @@ impl VaultReader {
     }
 
     fn load_chunk(&mut self) -> Result<(), VaultError> {
-        let broken = || VaultError::SealBroken { file: self.path.clone() };
         if self.broken {
-            return Err(broken());
+            return Err(self.guard.failure(self.path.clone()));
         }
-        let full = CHUNK_BYTES + self.cipher.as_ref().map_or(0, |_| TAG_BYTES);
-        let size = self.unread.min(full as u64) as usize;
+        let size = self.unread.min(self.guard.chunk_bytes() as u64) as usize;
         self.position = 0;
         self.chunk.resize(size, 0);
         self.file.read_exact(&mut self.chunk).map_err(VaultError::io("read", &self.path))?;
         self.unread -= size as u64;
-        match &mut self.cipher {
-            None => Ok(()),
-            Some(cipher) => cipher.open(&mut self.chunk, self.unread == 0).map_err(|_| broken()),
+        if self.guard.passes(&mut self.chunk, self.unread == 0) {
+            Ok(())
+        } else {
+            Err(self.guard.failure(self.path.clone()))
         }
     }
 }

@@ -206,3 +206,70 @@ fn creation_stopped_at_any_step_leaves_a_whole_vault_or_none() {
         }
     }
 }
+
+#[test]
+fn every_directory_made_for_a_vault_is_synced_into_its_parent() {
+    let parent = tempfile::tempdir().unwrap();
+    let disk = Disk::new(&parent.path().join("one/two/vault"));
+    let faults = disk.faults.clone();
+    Vault::create_on(disk, &key_file(1), lowest_cost(), &mut random()).unwrap();
+    for made_in in ["", "one", "one/two"] {
+        let path = parent.path().join(made_in);
+        // Joining nothing adds a separator.
+        let name = path.to_str().unwrap().trim_end_matches('/');
+        let synced = (Operation::SyncDirectory, name.to_owned());
+        assert!(faults.log().contains(&synced), "{name} was not synced");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn creation_that_fails_leaves_every_directory_as_it_was() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for failure in [Failure::DiskFull, Failure::Once] {
+        for below in ["", "one/two/vault"] {
+            for step in 0.. {
+                let parent = tempfile::tempdir().unwrap();
+                fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o755)).unwrap();
+                let disk = Disk::new(&parent.path().join(below));
+                let faults = disk.faults.clone();
+                faults.arm(failure, step);
+                let created = Vault::create_on(disk, &key_file(1), lowest_cost(), &mut random());
+                if !faults.struck() {
+                    assert!(created.is_ok() && step >= 6);
+                    break;
+                }
+                assert!(created.is_err());
+                assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0, "{below} step {step}");
+                assert_eq!(mode(parent.path()), 0o755, "{below} step {step}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_in_the_way_of_a_directory_leaves_nothing_behind() {
+    let parent = tempfile::tempdir().unwrap();
+    fs::write(parent.path().join("file"), b"mine").unwrap();
+    // The second way begins with a directory that can be made.
+    for way in ["file/vault", "made/../file/vault"] {
+        let directory = parent.path().join(way);
+        assert!(Vault::create(&directory, &key_file(1), lowest_cost(), &mut random()).is_err());
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_creator_who_lost_the_race_does_not_open_the_winners_directory() {
+    use std::os::unix::fs::PermissionsExt;
+    let parent = tempfile::tempdir().unwrap();
+    fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let loser = Disk::new(parent.path());
+    let made = loser.make_directory().unwrap();
+    Vault::create(parent.path(), &key_file(1), lowest_cost(), &mut random()).unwrap();
+    loser.unmake_directory(&made);
+    let mode = fs::metadata(parent.path()).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o700);
+}

@@ -225,3 +225,39 @@ fn a_chunk_altered_after_the_check_stops_the_stream_for_good() {
     assert!(read.iter().all(|&byte| byte == 5));
     assert!(reader.read(&mut [0]).is_err(), "a failure is not an end");
 }
+
+#[test]
+fn a_release_altered_after_the_check_is_never_taken_for_the_one_committed() {
+    use std::io::{Read, Seek, SeekFrom};
+    let (_parent, mut vault) = new_vault();
+    commit(&mut vault, &[(FileKind::Release, &vec![5; 3 << 20])]);
+    // At the start, within the second chunk, and the very last byte.
+    for position in [0, (1 << 20) + 1000, (3 << 20) - 1] {
+        let altered = || {
+            let reader = vault.reader(FileKind::Release).unwrap();
+            let mut file = fs::OpenOptions::new()
+                .write(true)
+                .open(file_of(&vault, FileKind::Release))
+                .unwrap();
+            let put = |file: &mut fs::File, byte| {
+                file.seek(SeekFrom::Start(frame::HEADER_BYTES as u64 + position)).unwrap();
+                file.write_all(&[byte]).unwrap();
+            };
+            put(&mut file, 6);
+            (reader, move || put(&mut file, 5))
+        };
+        let (reader, mut restore) = altered();
+        let error = reader.read_all().unwrap_err();
+        assert!(matches!(error, VaultError::Damaged { .. }), "{error}");
+        restore();
+
+        let (mut reader, mut restore) = altered();
+        let mut read = Vec::new();
+        let error = reader.read_to_end(&mut read).unwrap_err();
+        assert!(error.to_string().contains("checksum does not match"), "{error}");
+        assert!(read.len() <= 2 << 20, "the last bytes wait for the check");
+        assert!(reader.read(&mut [0]).is_err(), "a failure is not an end");
+        restore();
+        assert_eq!(vault.read(FileKind::Release).unwrap().len(), 3 << 20);
+    }
+}

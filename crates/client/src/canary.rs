@@ -1,0 +1,92 @@
+//! Rows that are no documents.
+//!
+//! A server that answers falsely and watches what the client does next learns about the key of
+//! the request. So every request also names a few canaries: rows whose scores the client can
+//! compute itself. They are drawn from the master secret, one or more a cell, as a residual
+//! with the variances of the documents' and the norm of one of them,
+//!
+//! ```text
+//! r_k = sqrt(lambda_k) g_k ,  scaled to the norm of a random row,  z = T_c r ,
+//! ```
+//!
+//! so to second order they are distributed as documents are. What they cannot imitate is *use*:
+//! who watches long enough may notice rows that are asked for independently of their
+//! neighbours.
+
+use std::collections::HashSet;
+
+use rand_core::Rng;
+use shard_geometry::gaussian::Normals;
+use shard_protocol::{Row, RowHandle};
+
+use crate::error::ClientError;
+use crate::index::Canary;
+use crate::keys::{KeyOwner, KeySchedule};
+use crate::model::Model;
+
+/// Canaries of a collection: at least this many in all, and at least one a cell.
+const FEWEST: usize = 32;
+
+/// Draws the canaries of a new collection beside its rows.
+pub(crate) fn draw_canaries(
+    model: &Model,
+    keys: &KeySchedule,
+    rows: &[Row],
+    in_use: &mut HashSet<RowHandle>,
+) -> Result<Vec<Canary>, ClientError> {
+    let cells = model.cells().map(|cells| cells.count());
+    let count = cells.map_or(FEWEST, |cells| cells.max(FEWEST.next_multiple_of(cells)));
+    let norms: Vec<f64> =
+        rows.iter().map(|row| norm(row.coordinates.iter().map(|&z| f64::from(z)))).collect();
+    let variances = &model.pca().variances()[model.split().public()..];
+    (0..count as u32)
+        .map(|number| {
+            let handle = (0..=u8::MAX)
+                .map(|attempt| keys.canary_handle(model.epoch(), number, attempt))
+                .find(|handle| in_use.insert(*handle))
+                .expect("256 collisions of 64-bit pseudorandom words do not happen");
+            let cell = cells.map(|cells| number % cells as u32);
+            let mut words = keys.canary_words(model.epoch(), number);
+            let wanted = norms[(words.next_u64() % norms.len() as u64) as usize];
+            let mut residual = vec![0.0; variances.len()];
+            Normals::new(&mut words).fill(&mut residual);
+            let spread = residual.iter_mut().zip(variances);
+            spread.for_each(|(r, variance)| *r *= variance.max(0.0).sqrt());
+            let length = norm(residual.iter().copied());
+            let unit = 2_f64.powi(-model.operand_scale().exponent());
+            if length > 0.0 {
+                residual.iter_mut().for_each(|r| *r *= wanted * unit / length);
+            }
+            let owner = cell.map_or(KeyOwner::Row(handle), KeyOwner::Cell);
+            model.key(keys, owner).apply(&mut residual);
+            let coordinates = model.operand_scale().quantise(&residual)?;
+            Ok(Canary { handle, cell, coordinates })
+        })
+        .collect()
+}
+
+fn norm(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|v| v * v).sum::<f64>().sqrt()
+}
+
+impl Canary {
+    pub(crate) fn owner(&self) -> KeyOwner {
+        self.cell.map_or(KeyOwner::Row(self.handle), KeyOwner::Cell)
+    }
+
+    /// The row as it is published.
+    pub(crate) fn row(&self, model: &Model, keys: &KeySchedule) -> Row {
+        Row {
+            cell: keys.cell_tag(model.epoch(), self.owner()),
+            handle: self.handle,
+            coordinates: self.coordinates.clone(),
+        }
+    }
+
+    /// Its score for a turned query, in real units.
+    pub(crate) fn score(&self, model: &Model, query: &[f64]) -> f64 {
+        let product: f64 =
+            query.iter().zip(&self.coordinates).map(|(t, z)| t * f64::from(*z)).sum();
+        product * 2_f64.powi(-model.operand_scale().exponent())
+    }
+}

@@ -1,0 +1,213 @@
+//! Exchanging one request, under a key of its own or under a session's.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rayon::prelude::*;
+use shard_protocol::{
+    Candidates, Epoch, Leak, Limits, MessageKind, OpenSession, Refusal, RefusalCode, RerankRequest,
+    RerankResponse, SessionId, declassify, message_kind,
+};
+use shard_rlwe::{Entropy, MergeSpan, Plan, Query, RequestKey, Response, RingDegree, SessionKey};
+
+use crate::error::ClientError;
+use crate::transport::Transport;
+
+/// Requests that one session secret serves.
+pub(crate) const SESSION_REQUESTS: u32 = 64;
+
+/// What came back of a request.
+pub(crate) struct Exchanged {
+    /// Opened coefficients of all candidates, in order.
+    pub(crate) coefficients: Vec<i64>,
+    pub(crate) bytes_up: usize,
+    pub(crate) bytes_down: usize,
+    /// Bytes of keys that had to be sent first.
+    pub(crate) bytes_once: usize,
+    pub(crate) responses: usize,
+    pub(crate) encrypt: Duration,
+    pub(crate) server: Duration,
+    pub(crate) open: Duration,
+}
+
+/// The open session, if any, of one client with one server.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    current: Mutex<Option<Session>>,
+}
+
+struct Session {
+    id: SessionId,
+    span: MergeSpan,
+    degree: RingDegree,
+    key: SessionKey,
+}
+
+impl Session {
+    fn serves(&self, degree: RingDegree, span: MergeSpan) -> bool {
+        self.degree == degree && self.span.covers(span) && self.key.remaining() > 0
+    }
+}
+
+/// The parts of a request that are the same whoever's key encrypts it.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) epoch: Epoch,
+    pub(crate) plan: &'a Plan,
+    pub(crate) query: &'a Query,
+    pub(crate) candidates: &'a Candidates,
+    pub(crate) limits: &'a Limits,
+}
+
+impl Sessions {
+    /// Merge keys that the server already holds.
+    pub(crate) fn held(&self) -> Option<(RingDegree, MergeSpan)> {
+        let current = self.lock();
+        current.as_ref().filter(|s| s.key.remaining() > 0).map(|s| (s.degree, s.span))
+    }
+
+    /// Drops the secret: an answer under it was false, or the server lost its keys.
+    pub(crate) fn retire(&self) {
+        *self.lock() = None;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Session>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Encrypts, sends, receives and opens.
+    pub(crate) fn exchange(
+        &self,
+        transport: &dyn Transport,
+        request: &Outgoing<'_>,
+    ) -> Result<Exchanged, ClientError> {
+        let Some(span) = request.plan.span else {
+            return exchange_alone(transport, request);
+        };
+        match self.exchange_merged(transport, request, span) {
+            // The server has dropped the session's keys. A fresh session encrypts anew.
+            Err(ClientError::Refused(Refusal { code: RefusalCode::UnknownSession, .. })) => {
+                self.retire();
+                self.exchange_merged(transport, request, span)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn exchange_merged(
+        &self,
+        transport: &dyn Transport,
+        request: &Outgoing<'_>,
+        span: MergeSpan,
+    ) -> Result<Exchanged, ClientError> {
+        let degree = request.plan.layout.degree();
+        let parameters = &request.plan.parameters;
+        // The lock is held through the exchange: another thread must neither spend the last
+        // request of this secret nor go on using it once the answer turns out false.
+        let mut current = self.lock();
+        let bytes_once = if current.as_ref().is_some_and(|s| s.serves(degree, span)) {
+            0
+        } else {
+            *current = None;
+            let (session, bytes) = open_session(transport, degree, span, request.limits)?;
+            *current = Some(session);
+            bytes
+        };
+        let session = current.as_mut().expect("a session was found or opened");
+        let start = Instant::now();
+        let (seed, ciphertexts) =
+            session.key.encrypt(parameters, request.query, Entropy::from_os()?)?;
+        let message = request.message(Some(session.id), seed, ciphertexts);
+        let open = |response: &Response| session.key.open(parameters, response);
+        request.finish(transport, message, start.elapsed(), bytes_once, open)
+    }
+}
+
+impl Outgoing<'_> {
+    fn message(
+        &self,
+        session: Option<SessionId>,
+        seed: shard_rlwe::Seed,
+        ciphertexts: Vec<shard_rlwe::Ciphertext>,
+    ) -> Vec<u8> {
+        let shape = (self.plan.parameters.clone(), self.plan.layout.clone());
+        RerankRequest::new(
+            declassify(self.epoch, Leak::CollectionShape),
+            declassify(shape, Leak::RequestShape),
+            session.map(|id| declassify(id, Leak::SessionLinkage)),
+            self.candidates.clone(),
+            seed,
+            ciphertexts,
+        )
+        .encode()
+    }
+
+    /// Sends the message and opens the answer.
+    fn finish(
+        &self,
+        transport: &dyn Transport,
+        message: Vec<u8>,
+        encrypt: Duration,
+        bytes_once: usize,
+        open: impl Fn(&Response) -> Vec<i64> + Sync + Send,
+    ) -> Result<Exchanged, ClientError> {
+        let bytes_up = message.len();
+        let start = Instant::now();
+        let bytes = exchange(transport, message, self.limits)?;
+        let server = start.elapsed();
+        let start = Instant::now();
+        let (parameters, layout) = (&self.plan.parameters, &self.plan.layout);
+        let rows = self.candidates.rows();
+        let answer = RerankResponse::decode(&bytes, parameters, layout, rows, self.limits)?;
+        let coefficients = answer.responses().par_iter().flat_map_iter(open).collect();
+        Ok(Exchanged {
+            coefficients,
+            bytes_up,
+            bytes_down: bytes.len(),
+            bytes_once,
+            responses: answer.responses().len(),
+            encrypt,
+            server,
+            open: start.elapsed(),
+        })
+    }
+}
+
+/// A request under a secret of its own.
+fn exchange_alone(
+    transport: &dyn Transport,
+    request: &Outgoing<'_>,
+) -> Result<Exchanged, ClientError> {
+    let start = Instant::now();
+    let key = RequestKey::fresh(&request.plan.parameters, Entropy::from_os()?);
+    let (key, seed, ciphertexts) = key.encrypt(request.query);
+    let message = request.message(None, seed, ciphertexts);
+    request.finish(transport, message, start.elapsed(), 0, |response| key.open(response))
+}
+
+fn open_session(
+    transport: &dyn Transport,
+    degree: RingDegree,
+    span: MergeSpan,
+    limits: &Limits,
+) -> Result<(Session, usize), ClientError> {
+    let (key, keys) = SessionKey::fresh(degree, span, SESSION_REQUESTS, Entropy::from_os()?);
+    let mut id = SessionId([0; 16]);
+    shard_rlwe::fill_from_os(&mut id.0)?;
+    let message = OpenSession::new(declassify(id, Leak::SessionLinkage), keys).encode();
+    let bytes = message.len();
+    exchange(transport, message, limits)?;
+    Ok((Session { id, span, degree, key }, bytes))
+}
+
+/// Sends a message; a refusal comes back as an error.
+fn exchange(
+    transport: &dyn Transport,
+    message: Vec<u8>,
+    limits: &Limits,
+) -> Result<Vec<u8>, ClientError> {
+    let answer = transport.exchange(message).map_err(ClientError::Transport)?;
+    match message_kind(&answer)? {
+        MessageKind::Refusal => Err(Refusal::decode(&answer, limits)?.into()),
+        _ => Ok(answer),
+    }
+}

@@ -1,0 +1,279 @@
+//! Keys, and the two contexts that hold them.
+
+use std::sync::Arc;
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use super::embedding::{Embedding, EncodeBuffers};
+use super::evaluate::{SlotsCiphertext, SlotsError};
+use super::galois::{Automorphism, galois_element};
+use super::modulus::{add_row, scale_row};
+use super::parameters::SlotsParameters;
+use super::rns::{PrimeRing, Rns, RnsPoly};
+use super::sample::{Expander, Purpose};
+use super::wire::{Reader, SlotsWireError, check_length, write_polynomial};
+use crate::sample::Entropy;
+
+/// Tables that both sides share: no key material.
+pub(super) struct Tables {
+    pub(super) parameters: SlotsParameters,
+    pub(super) rns: Rns,
+    pub(super) embedding: Embedding,
+}
+
+impl Tables {
+    pub(super) fn new(parameters: &SlotsParameters) -> Arc<Self> {
+        let embedding = Embedding::new(parameters.degree().coefficients());
+        Arc::new(Self { parameters: parameters.clone(), rns: Rns::new(parameters), embedding })
+    }
+
+    /// Refuses a ciphertext of another ring or of more primes than there are.
+    pub(super) fn check_ciphertext(&self, ciphertext: &SlotsCiphertext) -> Result<(), SlotsError> {
+        let (expected, actual) = (self.rns.n(), ciphertext.c0.n());
+        if actual != expected {
+            return Err(SlotsError::Degree { expected, actual });
+        }
+        let (expected, actual) = (self.parameters.data_primes(), ciphertext.level());
+        if actual > expected {
+            return Err(SlotsError::Level { expected, actual });
+        }
+        Ok(())
+    }
+
+    /// Encodes a vector from slot `first` on, at the encoding scale.
+    pub(super) fn encode(
+        &self,
+        values: &[f64],
+        first: usize,
+        buffers: &mut EncodeBuffers,
+    ) -> Result<(), SlotsError> {
+        let slots = self.parameters.slots();
+        let end = first.saturating_add(values.len());
+        if end > slots {
+            return Err(SlotsError::Slots { slots, actual: end });
+        }
+        let norm = values.iter().map(|v| v * v).sum::<f64>().sqrt();
+        let limit = self.parameters.max_norm();
+        if norm.is_nan() || norm > limit {
+            return Err(SlotsError::Norm { norm, limit });
+        }
+        self.embedding.encode(values, first, self.parameters.scale(), buffers);
+        Ok(())
+    }
+}
+
+/// The ternary secret `s`, over all primes. Wiped on drop, cannot be printed or encoded.
+#[derive(ZeroizeOnDrop)]
+pub(super) struct SecretKey {
+    evaluations: RnsPoly,
+}
+
+impl SecretKey {
+    fn expand(rns: &Rns, key: &[u8; 32]) -> Self {
+        let s = Expander::new(key, Purpose::Secret, 0).ternary(rns.n());
+        Self { evaluations: rns.embed(&s, rns.rings().iter()) }
+    }
+
+    /// `s` modulo prime `index`, as evaluations.
+    pub(super) fn row(&self, index: usize) -> &[u64] {
+        self.evaluations.row(index)
+    }
+}
+
+/// Makes the halves of key polynomials: stream `i` of the public seed is `a`, stream `i` of the
+/// secret seed is the error of `b`.
+struct KeyStream<'a> {
+    rns: &'a Rns,
+    entropy: &'a Entropy,
+    next: u32,
+}
+
+impl KeyStream<'_> {
+    /// `(b, a)` with `b = -a s + e`, over the rings whose rows of `s` are given.
+    fn zero_encryption<'r>(
+        &mut self,
+        rings: impl Iterator<Item = &'r PrimeRing> + Clone,
+        secret: &RnsPoly,
+    ) -> (RnsPoly, RnsPoly) {
+        let n = self.rns.n();
+        let mut a = RnsPoly::zero(n, secret.level());
+        let mut uniform = Expander::new(&self.entropy.public, Purpose::Uniform, self.next);
+        for (row, ring) in a.rows_mut().zip(rings.clone()) {
+            uniform.uniform(ring.modulus().value(), row);
+        }
+        let errors = Expander::new(&self.entropy.secret, Purpose::KeyError, self.next).error(n);
+        self.next += 1;
+        // -a s + e = -(a s - e), so that the library's multiply-add does the work.
+        let mut b = self.rns.embed(&errors, rings.clone());
+        b.negate(rings.clone());
+        b.multiply_accumulate(&a, secret, rings.clone());
+        b.negate(rings);
+        (b, a)
+    }
+}
+
+/// An encryption of zero under all primes, the special one included: `b = -a s + e`.
+pub(super) struct PublicKey {
+    pub(super) b: RnsPoly,
+    pub(super) a: RnsPoly,
+}
+
+/// Moves a ciphertext from `s` to `sigma^-1(s)`, so that applying `sigma` afterwards gives a
+/// ciphertext under `s` again. Digit `i` encrypts `P s` modulo `q_i` and zero modulo the rest:
+///
+/// ```text
+/// b_i = -a_i sigma^-1(s) + e_i + P s g_i ,   g_i = 1 (mod q_i), 0 (mod q_j, P) .
+/// ```
+pub(super) struct GaloisKey {
+    pub(super) automorphism: Automorphism,
+    pub(super) digits: Vec<(RnsPoly, RnsPoly)>,
+}
+
+impl GaloisKey {
+    fn generate(stream: &mut KeyStream<'_>, level: usize, secret: &SecretKey, step: usize) -> Self {
+        let rns = stream.rns;
+        let n = rns.n();
+        // The inverse of 5^step is 5^(N/2 - step): the group generated by 5 has order N/2.
+        let inverse = Automorphism::new(n, galois_element(n, n / 2 - step));
+        let rows = (0..level).chain([rns.special()]);
+        let target = rows.flat_map(|index| inverse.apply(secret.row(index))).collect();
+        let mut target = RnsPoly::from_values(n, target);
+        let digits = (0..level)
+            .map(|digit| {
+                let (mut b, a) = stream.zero_encryption(rns.extended(level), &target);
+                let q = rns.ring(digit).modulus();
+                let special = q.factor(rns.ring(rns.special()).modulus().value());
+                let mut payload = RnsPoly::from_values(n, secret.row(digit).to_vec());
+                scale_row(payload.row_mut(0), q, special);
+                add_row(b.row_mut(digit), payload.row(0), q);
+                payload.zeroize();
+                (b, a)
+            })
+            .collect();
+        target.zeroize();
+        Self { automorphism: Automorphism::new(n, galois_element(n, step)), digits }
+    }
+}
+
+/// What the client keeps: the secret key and the public key it encrypts with.
+pub struct ClientContext {
+    pub(super) tables: Arc<Tables>,
+    pub(super) secret: SecretKey,
+    pub(super) public: Arc<PublicKey>,
+}
+
+/// What the server is given: the public key and one Galois key per step of rotate-and-sum.
+/// There is no field that could hold a secret key.
+pub struct ServerContext {
+    pub(super) tables: Arc<Tables>,
+    pub(super) public: Arc<PublicKey>,
+    pub(super) galois: Vec<GaloisKey>,
+}
+
+impl ClientContext {
+    /// A fresh key pair with Galois keys for the steps `1, 2, 4, .., span / 2`.
+    ///
+    /// `span` is a power of two, at most `N / 2`: the slots that one inner product occupies.
+    pub fn generate(
+        parameters: &SlotsParameters,
+        span: usize,
+        entropy: Entropy,
+    ) -> Result<(Self, ServerContext), SlotsError> {
+        let steps = steps(parameters, span)?;
+        let tables = Tables::new(parameters);
+        let rns = &tables.rns;
+        let secret = SecretKey::expand(rns, &entropy.secret);
+        let mut stream = KeyStream { rns, entropy: &entropy, next: 0 };
+        let (b, a) = stream.zero_encryption(rns.rings().iter(), &secret.evaluations);
+        let public = Arc::new(PublicKey { b, a });
+        let level = parameters.response_primes();
+        let galois =
+            steps.map(|step| GaloisKey::generate(&mut stream, level, &secret, step)).collect();
+        let server = ServerContext { tables: tables.clone(), public: public.clone(), galois };
+        Ok((Self { tables, secret, public }, server))
+    }
+
+    /// The parameter set.
+    pub fn parameters(&self) -> &SlotsParameters {
+        &self.tables.parameters
+    }
+}
+
+impl ServerContext {
+    /// The parameter set.
+    pub fn parameters(&self) -> &SlotsParameters {
+        &self.tables.parameters
+    }
+
+    /// The slots that rotate-and-sum can cover with the keys at hand.
+    pub fn span(&self) -> usize {
+        1 << self.galois.len()
+    }
+
+    /// The wire form: the public key, then the Galois keys by rising step, both halves of each
+    /// polynomial in full.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let parameters = self.parameters();
+        let mut bytes = Vec::with_capacity(parameters.server_context_bytes(self.span()));
+        for poly in [&self.public.b, &self.public.a] {
+            write_polynomial(poly, parameters.primes().iter().copied(), &mut bytes);
+        }
+        for (b, a) in self.galois.iter().flat_map(|key| &key.digits) {
+            write_polynomial(b, parameters.extended_primes(), &mut bytes);
+            write_polynomial(a, parameters.extended_primes(), &mut bytes);
+        }
+        bytes
+    }
+
+    /// Reads the context of a client that generated its keys for this set and span.
+    pub fn from_bytes(
+        parameters: &SlotsParameters,
+        span: usize,
+        bytes: &[u8],
+    ) -> Result<Self, SlotsError> {
+        let steps = steps(parameters, span)?;
+        check_length(bytes, parameters.server_context_bytes(span))?;
+        let n = parameters.degree().coefficients();
+        let mut reader = Reader::new(n, bytes);
+        let b = reader.polynomial(parameters.primes().iter().copied())?;
+        let a = reader.polynomial(parameters.primes().iter().copied())?;
+        let mut digit = || -> Result<_, SlotsWireError> {
+            let b = reader.polynomial(parameters.extended_primes())?;
+            Ok((b, reader.polynomial(parameters.extended_primes())?))
+        };
+        let galois = steps
+            .map(|step| {
+                let digits =
+                    (0..parameters.response_primes()).map(|_| digit()).collect::<Result<_, _>>()?;
+                let automorphism = Automorphism::new(n, galois_element(n, step));
+                Ok(GaloisKey { automorphism, digits })
+            })
+            .collect::<Result<_, SlotsWireError>>()?;
+        let public = Arc::new(PublicKey { b, a });
+        Ok(Self { tables: Tables::new(parameters), public, galois })
+    }
+}
+
+/// The rotations that sum `span` slots.
+fn steps(
+    parameters: &SlotsParameters,
+    span: usize,
+) -> Result<impl Iterator<Item = usize>, SlotsError> {
+    let slots = parameters.slots();
+    if !span.is_power_of_two() || span > slots {
+        return Err(SlotsError::Span { span, slots });
+    }
+    Ok((0..span.ilog2()).map(|log| 1 << log))
+}
+
+impl std::fmt::Debug for ClientContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClientContext(..)")
+    }
+}
+
+impl std::fmt::Debug for ServerContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ServerContext(N = {}, span {})", self.parameters().degree(), self.span())
+    }
+}
