@@ -20,8 +20,18 @@ const PANEL_ROWS: usize = 64;
 /// Rows one task projects.
 const PROJECT_ROWS: usize = 256;
 
-/// The largest entry of `|B B^T - I|` that a basis from outside may have.
+/// From this width on the eigensolver works in parallel; below, its tasks would cost more than they save.
+const PARALLEL_WIDTH: usize = 512;
+
+/// Tasks the parallel eigensolver splits a step into. Their number decides where sums are cut, and so the bits: it must
+/// not depend on the number of threads.
+const SOLVER_TASKS: usize = 8;
+
+/// The largest entry of `|B B^T x - x|` that a basis from outside may have for any probe `x`.
 const ORTHONORMAL_TOLERANCE: f64 = 1e-8;
+
+/// Probes a basis from outside is tried with, at most 64.
+const PROBES: usize = 16;
 
 /// A model that cannot be fitted, or parts that are no model.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
@@ -59,7 +69,7 @@ pub enum PcaError {
         "the basis is off orthonormal by {deviation:e}, at most {ORTHONORMAL_TOLERANCE:e} is allowed"
     )]
     NotOrthonormal {
-        /// The largest entry of `|B B^T - I|`.
+        /// The largest entry of `|B B^T x - x|` over the probes `x`.
         deviation: f64,
     },
 }
@@ -87,23 +97,10 @@ impl Pca {
         let mean = mean(vectors);
         let covariance = covariance(vectors, &mean);
 
-        let mut values = Diag::<f64>::zeros(width);
-        let mut directions = Mat::<f64>::zeros(width, width);
-        let mut memory = MemBuffer::new(self_adjoint_evd_scratch::<f64>(
-            width,
-            ComputeEigenvectors::Yes,
-            Par::Seq,
-            Default::default(),
-        ));
-        self_adjoint_evd(
-            MatRef::from_row_major_slice(&covariance, width, width),
-            values.as_mut(),
-            Some(directions.as_mut()),
-            Par::Seq,
-            MemStack::new(&mut memory),
-            Default::default(),
-        )
-        .map_err(|_| PcaError::NoConvergence { width })?;
+        let tasks =
+            if width < PARALLEL_WIDTH { Par::Seq } else { Par::rayon(SOLVER_TASKS) };
+        let (values, directions) =
+            eigen(&covariance, width, tasks).ok_or(PcaError::NoConvergence { width })?;
 
         let mut order: Vec<usize> = (0..width).collect();
         let value = |at: usize| values.column_vector()[at];
@@ -304,6 +301,28 @@ fn covariance(vectors: &VectorSet, mean: &[f64]) -> Vec<f64> {
     covariance
 }
 
+/// The eigenvalues and eigenvectors, in columns, of a matrix given by its lower triangle.
+fn eigen(covariance: &[f64], width: usize, tasks: Par) -> Option<(Diag<f64>, Mat<f64>)> {
+    let mut values = Diag::<f64>::zeros(width);
+    let mut directions = Mat::<f64>::zeros(width, width);
+    let mut memory = MemBuffer::new(self_adjoint_evd_scratch::<f64>(
+        width,
+        ComputeEigenvectors::Yes,
+        tasks,
+        Default::default(),
+    ));
+    self_adjoint_evd(
+        MatRef::from_row_major_slice(covariance, width, width),
+        values.as_mut(),
+        Some(directions.as_mut()),
+        tasks,
+        MemStack::new(&mut memory),
+        Default::default(),
+    )
+    .ok()?;
+    Some((values, directions))
+}
+
 fn fix_sign(direction: &mut [f64]) {
     let largest = direction
         .iter()
@@ -313,27 +332,55 @@ fn fix_sign(direction: &mut [f64]) {
     }
 }
 
-/// The largest entry of `|B B^T - I|`.
+/// The largest entry of `|B B^T x - x|` over [`PROBES`] vectors `x` of pseudo-random signs: `O(d^2)`, where the entries of
+/// `E = B B^T - I` themselves would take `O(d^3)`.
+///
+/// Entry `i` is `|sum_j E_ij x_j|`. Whatever the other signs are, one of the two signs of `x_j` makes it at least
+/// `|E_ij|`. So, of the choices of signs, at most one in `2^PROBES` leaves the result below the largest entry of `|E|`:
+/// what slips through is damage that happens to suit the signs, which are fixed. The reverse is certain: the result is
+/// at most the largest row sum of `|E|`.
 fn deviation(basis: &[f64], width: usize) -> f64 {
-    let mut gram = vec![0.0; width * width];
-    let whole = MatRef::from_row_major_slice(basis, width, width);
-    gram.par_chunks_mut(PANEL_ROWS * width).enumerate().for_each(|(panel, out)| {
-        let height = out.len() / width;
+    let basis = MatRef::from_row_major_slice(basis, width, width);
+    let signs: Vec<f64> = (0..width as u64)
+        .flat_map(|row| {
+            let word = scramble(row);
+            (0..PROBES).map(move |probe| if word >> probe & 1 == 0 { 1.0 } else { -1.0 })
+        })
+        .collect();
+    let rotated = multiply(basis.transpose(), &signs);
+    let returned = multiply(basis, &rotated);
+    returned.iter().zip(&signs).fold(0.0, |worst, (returned, sign)| {
+        let off = (returned - sign).abs();
+        // `f64::max` would drop a NaN.
+        if off <= worst { worst } else { off }
+    })
+}
+
+/// `matrix * columns`, where `columns` is row-major with [`PROBES`] columns.
+fn multiply(matrix: MatRef<'_, f64>, columns: &[f64]) -> Vec<f64> {
+    let width = matrix.ncols();
+    let columns = MatRef::from_row_major_slice(columns, width, PROBES);
+    let mut product = vec![0.0; width * PROBES];
+    product.par_chunks_mut(PANEL_ROWS * PROBES).enumerate().for_each(|(panel, out)| {
+        let height = out.len() / PROBES;
         matmul(
-            MatMut::from_row_major_slice_mut(out, height, width),
+            MatMut::from_row_major_slice_mut(out, height, PROBES),
             Accum::Replace,
-            whole.subrows(panel * PANEL_ROWS, height),
-            whole.transpose(),
+            matrix.subrows(panel * PANEL_ROWS, height),
+            columns,
             1.0,
             Par::Seq,
         );
     });
-    gram.iter().enumerate().fold(0.0, |worst, (at, &entry)| {
-        let ideal = if at / width == at % width { 1.0 } else { 0.0 };
-        let off = (entry - ideal).abs();
-        // `f64::max` would drop a NaN.
-        if off <= worst { worst } else { off }
-    })
+    product
+}
+
+/// Word `index` of the SplitMix64 generator: all of its bits depend on all of the index.
+fn scramble(index: u64) -> u64 {
+    let mut word = (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
 }
 
 #[cfg(test)]

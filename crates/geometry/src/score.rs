@@ -9,6 +9,9 @@ use crate::vectors::{VectorError, VectorSet, check_vector};
 /// Rows a task of a parallel scan takes at a time.
 const BLOCK_ROWS: usize = 1024;
 
+/// `2^800`. A product of something below it and an `f32` is below `2^928`, so no sum of them reaches `2^1024`.
+const QUERY_LIMIT: f64 = f64::from_bits((1023 + 800) << 52);
+
 /// A row with its score.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ranked {
@@ -33,21 +36,26 @@ pub fn dot_f64(x: &[f32], y: &[f32]) -> f64 {
 /// If the query has another width than the rows, or a value that is not finite.
 pub fn exact_scores(vectors: &VectorSet, query: &[f32]) -> Result<Vec<f64>, VectorError> {
     check_vector(vectors.width(), query)?;
+    Ok(scores(vectors, |scores, rows| {
+        kernel::dispatch(
+            #[inline(always)]
+            || {
+                for (score, row) in scores.iter_mut().zip(rows.chunks_exact(query.len())) {
+                    *score = kernel::dot_f32(row, query);
+                }
+            },
+        );
+    }))
+}
+
+/// A score for every row; `score_block` fills in those of some whole rows.
+fn scores(vectors: &VectorSet, score_block: impl Fn(&mut [f64], &[f32]) + Sync) -> Vec<f64> {
     let mut scores = vec![0.0; vectors.rows()];
     scores
         .par_chunks_mut(BLOCK_ROWS)
         .zip(vectors.values().par_chunks(BLOCK_ROWS * vectors.width()))
-        .for_each(|(scores, rows)| {
-            kernel::dispatch(
-                #[inline(always)]
-                || {
-                    for (score, row) in scores.iter_mut().zip(rows.chunks_exact(query.len())) {
-                        *score = kernel::dot_f32(row, query);
-                    }
-                },
-            );
-        });
-    Ok(scores)
+        .for_each(|(scores, rows)| score_block(scores, rows));
+    scores
 }
 
 /// The `k` rows with the largest `q . x_i`: exact search, the standard every other ranking is held against.
@@ -60,6 +68,41 @@ pub fn exact_top_k(
     k: usize,
 ) -> Result<Vec<Ranked>, VectorError> {
     Ok(top_k((0..).zip(exact_scores(vectors, query)?), k))
+}
+
+/// [`exact_top_k`] with a query in double precision: one that was computed, and has no `f32` form without rounding.
+///
+/// # Errors
+/// If the query has another width than the rows, or a value that is not finite or not below `2^800` in magnitude, with
+/// which a score might not be finite.
+pub fn exact_top_k_f64(
+    vectors: &VectorSet,
+    query: &[f64],
+    k: usize,
+) -> Result<Vec<Ranked>, VectorError> {
+    let width = vectors.width();
+    if query.len() != width {
+        return Err(VectorError::WrongWidth { expected: width, actual: query.len() });
+    }
+    // Not `>=`, which a NaN would pass.
+    if let Some(column) = query.iter().position(|value| !(value.abs() < QUERY_LIMIT)) {
+        return Err(VectorError::NotFinite { row: 0, column });
+    }
+    let scores = scores(vectors, |scores, rows| {
+        let mut wide = vec![0.0; width];
+        kernel::dispatch(
+            #[inline(always)]
+            || {
+                for (score, row) in scores.iter_mut().zip(rows.chunks_exact(width)) {
+                    for (wide, &x) in wide.iter_mut().zip(row) {
+                        *wide = f64::from(x);
+                    }
+                    *score = kernel::dot(&wide, query);
+                }
+            },
+        );
+    });
+    Ok(top_k((0..).zip(scores), k))
 }
 
 /// The `k` best of a stream of rows and scores: falling score, ties by ascending row.
@@ -101,6 +144,57 @@ mod tests {
             Err(VectorError::WrongWidth { expected: 2, actual: 1 })
         );
         assert!(exact_top_k(&vectors, &[1.0, f32::NAN], 1).is_err());
+    }
+
+    #[test]
+    fn double_precision_query_tells_rows_apart_that_single_precision_cannot() {
+        // In `f32` the query is (1, 1), and both rows score 0.
+        let query = [1.0, 1.0 + 1e-12];
+        let vectors = VectorSet::new(2, vec![1.0, -1.0, -1.0, 1.0]).unwrap();
+        let rows: Vec<u32> =
+            exact_top_k_f64(&vectors, &query, 2).unwrap().iter().map(|ranked| ranked.row).collect();
+        assert_eq!(rows, [1, 0]);
+        let single: Vec<u32> = exact_top_k(&vectors, &query.map(|q| q as f32), 2)
+            .unwrap()
+            .iter()
+            .map(|ranked| ranked.row)
+            .collect();
+        assert_eq!(single, [0, 1]);
+    }
+
+    #[test]
+    fn double_precision_query_is_checked_for_width_and_size() {
+        let vectors = VectorSet::new(2, vec![f32::MAX; 4]).unwrap();
+        assert_eq!(
+            exact_top_k_f64(&vectors, &[1.0], 1),
+            Err(VectorError::WrongWidth { expected: 2, actual: 1 })
+        );
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MIN, 2.0f64.powi(800)] {
+            assert_eq!(
+                exact_top_k_f64(&vectors, &[0.0, bad], 1),
+                Err(VectorError::NotFinite { row: 0, column: 1 })
+            );
+        }
+        let largest = 2.0f64.powi(799) * 1.5;
+        let best = exact_top_k_f64(&vectors, &[largest, -largest], 2).unwrap();
+        assert_eq!(best.iter().map(|ranked| (ranked.row, ranked.score)).collect::<Vec<_>>(), [(0, 0.0), (1, 0.0)]);
+        assert!(exact_top_k_f64(&vectors, &[largest; 2], 1).unwrap()[0].score.is_finite());
+    }
+
+    #[test]
+    fn double_precision_search_has_the_bits_of_single_precision_search_on_its_queries() {
+        // More rows than one block, and ties across blocks.
+        let value = |at: usize| ((at * 37 % 101) as f32 * 0.31).sin();
+        let values: Vec<f32> = (0..11 * (2 * BLOCK_ROWS + 7)).map(|at| value(at % (11 * 500))).collect();
+        let vectors = VectorSet::new(11, values).unwrap();
+        let query: Vec<f32> = (0..11).map(|at| value(at + 5)).collect();
+        let wide: Vec<f64> = query.iter().map(|&q| f64::from(q)).collect();
+        for k in [0, 1, 10, vectors.rows() + 1] {
+            assert_eq!(
+                exact_top_k_f64(&vectors, &wide, k).unwrap(),
+                exact_top_k(&vectors, &query, k).unwrap()
+            );
+        }
     }
 
     proptest! {

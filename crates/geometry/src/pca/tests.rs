@@ -32,13 +32,50 @@ fn covariance_oracle(vectors: &VectorSet) -> Vec<f64> {
         .collect()
 }
 
+/// The entries of `|B B^T - I|`, all of them.
+fn gram_off(basis: &[f64], width: usize) -> Vec<f64> {
+    let basis = MatRef::from_row_major_slice(basis, width, width);
+    let off = basis * basis.transpose() - Mat::<f64>::identity(width, width);
+    (0..width * width).map(|at| off[(at / width, at % width)].abs()).collect()
+}
+
+fn gram_deviation(basis: &[f64], width: usize) -> f64 {
+    gram_off(basis, width).into_iter().fold(0.0, f64::max)
+}
+
+/// A reflection: orthonormal, every entry of it away from zero.
+fn reflection(width: usize, seed: u64) -> Vec<f64> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut normals = Normals::new(&mut rng);
+    let axis: Vec<f64> = (0..width).map(|_| normals.draw()).collect();
+    let square: f64 = axis.iter().map(|entry| entry * entry).sum();
+    (0..width * width)
+        .map(|at| {
+            let (row, column) = (at / width, at % width);
+            f64::from(u8::from(row == column)) - 2.0 * axis[row] * axis[column] / square
+        })
+        .collect()
+}
+
+fn identity(width: usize) -> Vec<f64> {
+    (0..width * width).map(|at| f64::from(u8::from(at / width == at % width))).collect()
+}
+
+fn is_refused(basis: Vec<f64>, width: usize) -> bool {
+    match Pca::from_parts(vec![0.0; width], basis, vec![0.0; width]) {
+        Ok(_) => false,
+        Err(PcaError::NotOrthonormal { .. }) => true,
+        Err(other) => panic!("{other}"),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn basis_diagonalises_the_covariance(rows in 1usize..60, width in 1usize..12, seed: u64) {
         let vectors = anisotropic(rows, width, &mut ChaCha8Rng::seed_from_u64(seed));
         let pca = Pca::fit(&vectors).unwrap();
-        prop_assert!(deviation(pca.basis(), width) < 1e-10);
+        prop_assert!(gram_deviation(pca.basis(), width) < 1e-10);
         prop_assert!(pca.variances().is_sorted_by(|a, b| a >= b));
 
         let covariance = covariance_oracle(&vectors);
@@ -77,6 +114,27 @@ fn fit_does_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
+fn parallel_eigensolver_has_the_same_bits_on_any_number_of_threads() {
+    let width = PARALLEL_WIDTH + 3;
+    let vectors = anisotropic(700, width, &mut ChaCha8Rng::seed_from_u64(9));
+    let with = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| Pca::fit(&vectors).unwrap())
+    };
+    let one = with(1);
+    for threads in [2, 3, 5, SOLVER_TASKS + 1] {
+        assert!(one == with(threads), "{threads} threads");
+    }
+    assert!(gram_deviation(one.basis(), width) < 1e-12);
+
+    let (values, _) = eigen(&covariance(&vectors, one.mean()), width, Par::Seq).unwrap();
+    // The solver's values rise, the model's fall.
+    for (at, variance) in one.variances().iter().rev().enumerate() {
+        assert!((values.column_vector()[at] - variance).abs() < 1e-14, "direction {at}");
+    }
+}
+
+#[test]
 fn dead_coordinates_and_single_rows_leave_the_basis_orthonormal() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let mut values = anisotropic(300, 96, &mut rng).into_values();
@@ -86,16 +144,16 @@ fn dead_coordinates_and_single_rows_leave_the_basis_orthonormal() {
         }
     }
     let dead = Pca::fit(&VectorSet::new(96, values).unwrap()).unwrap();
-    assert!(deviation(dead.basis(), 96) < 1e-10);
+    assert!(gram_deviation(dead.basis(), 96) < 1e-10);
     assert!(dead.variances()[93..].iter().all(|&variance| variance < 1e-15));
     assert!(dead.variances()[92] > 1e-6);
 
     let single = Pca::fit(&anisotropic(1, 96, &mut rng)).unwrap();
-    assert!(deviation(single.basis(), 96) < 1e-10);
+    assert!(gram_deviation(single.basis(), 96) < 1e-10);
     assert_eq!(single.variances(), [0.0; 96]);
     // Five rows in a space of 96 have rank four.
     let few = Pca::fit(&anisotropic(5, 96, &mut rng)).unwrap();
-    assert!(deviation(few.basis(), 96) < 1e-10);
+    assert!(gram_deviation(few.basis(), 96) < 1e-10);
     assert!(few.variances()[3] > 1e-6 && few.variances()[4] < 1e-15);
 }
 
@@ -156,4 +214,105 @@ fn stored_parts_are_checked() {
     }
     let expected = PcaError::WrongLength { part: "mean", expected: 1, actual: 0 };
     assert_eq!(Pca::from_parts(vec![], vec![], vec![]), Err(expected));
+}
+
+#[test]
+fn one_damaged_entry_of_a_basis_is_refused_wherever_it_is() {
+    for width in [1, 2, 3, 17, 96] {
+        for basis in [reflection(width, 10), identity(width)] {
+            assert!(!is_refused(basis.clone(), width), "width {width}");
+            for at in 0..width * width {
+                for damage in [1.1e-6, -1.1e-6, 1.0, 1e160] {
+                    let mut damaged = basis.clone();
+                    damaged[at] += damage;
+                    assert!(is_refused(damaged, width), "width {width}, entry {at}, {damage:e}");
+                }
+            }
+        }
+    }
+    let width = 1024;
+    let basis = reflection(width, 11);
+    assert!(!is_refused(basis.clone(), width));
+    for at in (0..width * width).step_by(31 * width + 77) {
+        let mut damaged = basis.clone();
+        damaged[at] += 1.1e-6;
+        assert!(is_refused(damaged, width), "entry {at}");
+    }
+}
+
+#[test]
+fn a_basis_of_the_wrong_directions_is_refused() {
+    let width = 48;
+    let basis = reflection(width, 12);
+    let changed = |change: &dyn Fn(&mut [f64])| {
+        let mut basis = basis.clone();
+        change(&mut basis);
+        is_refused(basis, width)
+    };
+    assert!(changed(&|basis| basis.copy_within(..width, width)), "a direction twice");
+    assert!(changed(&|basis| basis[5 * width..6 * width].fill(0.0)), "a direction missing");
+    assert!(changed(&|basis| basis.fill(0.0)), "no directions at all");
+    let longer = |basis: &mut [f64]| basis[..width].iter_mut().for_each(|entry| *entry *= 1.0 + 1e-7);
+    assert!(changed(&longer), "a direction of another length");
+    let turned = |basis: &mut [f64]| {
+        let (first, second) = basis[..2 * width].split_at_mut(width);
+        first.iter_mut().zip(second).for_each(|(first, second)| *first += 1e-7 * *second);
+    };
+    assert!(changed(&turned), "two directions not at right angles");
+    // Still orthonormal, and so not for this check to see.
+    assert!(!changed(&|basis| basis[..width].iter_mut().for_each(|entry| *entry = -*entry)));
+}
+
+/// Noise on all entries, from far below the tolerance to far above.
+#[test]
+fn probes_bound_the_deviation_from_both_sides() {
+    for seed in 0..40 {
+        let width = 1 + seed as usize * 3;
+        let mut basis = reflection(width, seed);
+        let mut rng = ChaCha8Rng::seed_from_u64(100 + seed);
+        let mut normals = Normals::new(&mut rng);
+        let size = 10f64.powi(-12 + (seed % 10) as i32);
+        basis.iter_mut().for_each(|entry| *entry += size * normals.draw());
+
+        let off = gram_off(&basis, width);
+        let largest = off.iter().copied().fold(0.0, f64::max);
+        let row_sum =
+            off.chunks_exact(width).map(|row| row.iter().sum()).fold(0.0, f64::max);
+        let found = deviation(&basis, width);
+        let rounding = 1e-13;
+        assert!(found + rounding >= largest, "width {width}: {found:e} below {largest:e}");
+        assert!(found <= row_sum + rounding, "width {width}: {found:e} above {row_sum:e}");
+    }
+}
+
+#[test]
+#[ignore]
+fn zz_measure() {
+    use std::time::Instant;
+    for (rows, width) in [(300, 3072), (2000, 1536)] {
+        let vectors = anisotropic(rows, width, &mut ChaCha8Rng::seed_from_u64(1));
+        let t = Instant::now();
+        let mean = mean(&vectors);
+        let cov = covariance(&vectors, &mean);
+        println!("{rows}x{width} covariance {:.2}", t.elapsed().as_secs_f64());
+        let which = std::env::var("TASKS").unwrap_or("0,2,4,8".into());
+        for tasks in which.split(',').map(|x| x.parse::<usize>().unwrap()) {
+            let par = if tasks == 0 { Par::Seq } else { Par::rayon(tasks) };
+            let t = Instant::now();
+            let (_, d) = eigen(&cov, width, par).unwrap();
+            println!("  eigen tasks {tasks}: {:.2} s", t.elapsed().as_secs_f64());
+            let basis: Vec<f64> = (0..width).flat_map(|c| d.col(c).iter().copied().collect::<Vec<_>>()).collect();
+            let t = Instant::now();
+            let dev = deviation(&basis, width);
+            println!("  probes {dev:e}: {:.3} s", t.elapsed().as_secs_f64());
+            if tasks == 0 {
+                let t = Instant::now();
+                let g = gram_deviation(&basis, width);
+                println!("  gram {g:e}: {:.3} s", t.elapsed().as_secs_f64());
+            }
+        }
+        let t = Instant::now();
+        Pca::fit(&vectors).unwrap();
+        println!("  fit now {:.2}", t.elapsed().as_secs_f64());
+    }
 }

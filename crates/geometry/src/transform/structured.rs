@@ -46,10 +46,7 @@ impl StructuredKey {
     /// # Panics
     /// If the width is `2^30` or more.
     pub fn sample(width: usize, rng: &mut impl Rng) -> Self {
-        let length = u32::try_from(width)
-            .ok()
-            .filter(|&length| length < NEGATE)
-            .expect("a width below 2^31");
+        let length = coordinates(width).expect("a width below 2^30");
         let mut places = Vec::with_capacity(ROUNDS * width);
         for _ in 0..ROUNDS {
             let start = places.len();
@@ -153,6 +150,11 @@ impl StructuredKey {
             },
         );
     }
+}
+
+/// The width as a number of places, if their coordinates leave the bits of the signs free.
+fn coordinates(width: usize) -> Option<u32> {
+    u32::try_from(width).ok().filter(|&length| length <= COORDINATE)
 }
 
 /// Where the first transform ends, and where the second begins if there is one. The width is positive.

@@ -113,6 +113,24 @@ fn energy_of_every_axis_spreads_over_all_coordinates() {
 }
 
 #[test]
+fn coordinates_of_every_width_leave_the_sign_bits_free() {
+    assert_eq!(coordinates(0), Some(0));
+    let widest = COORDINATE as usize;
+    let last = coordinates(widest).unwrap() - 1;
+    assert_eq!(last & (NEGATE | FLIP), 0);
+    for wide in [1 << 30, (1 << 30) + 1, 1 << 31, 1 << 32] {
+        assert_eq!(coordinates(wide), None, "{wide}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "a width below 2^30")]
+fn a_width_that_reaches_the_sign_bits_is_refused() {
+    // Refused before anything is allocated.
+    key(1 << 30, 1);
+}
+
+#[test]
 fn debug_shows_nothing_of_the_key() {
     assert_eq!(format!("{:?}", key(3, 1)), "StructuredKey(width 3, redacted)");
 }
