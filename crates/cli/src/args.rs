@@ -5,13 +5,16 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use shard_client::{CellCount, Choice, Settings, TransformKind};
+use shard_rlwe::Objective;
+
+use crate::commands::bench::Bench;
 
 /// Private dense retrieval: the server ranks vectors it cannot read for queries it cannot see.
 #[derive(Parser)]
-#[command(version, propagate_version = true, max_term_width = 100)]
+#[command(name = "shard", version, propagate_version = true, max_term_width = 100)]
 pub struct Arguments {
-    /// Write the result as JSON, to FILE or (without one) to standard output instead of text
-    #[arg(long, global = true, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    /// Also write the result as JSON to FILE, or with `-` to standard output instead of text
+    #[arg(long, global = true, value_name = "FILE")]
     pub json: Option<PathBuf>,
     #[command(subcommand)]
     pub command: Command,
@@ -31,11 +34,48 @@ pub enum Command {
     Eval(Eval),
     /// Say what a vault holds and how it is set up
     Status(Status),
+    /// Measure what encrypted scoring costs on this machine
+    Bench {
+        #[command(subcommand)]
+        bench: Bench,
+    },
     /// Print completions for a shell
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+/// How requests are made.
+#[derive(Args)]
+pub struct PlanArguments {
+    /// What requests are to be good at
+    #[arg(long, default_value = "latency", value_enum)]
+    pub objective: ObjectiveName,
+    /// Speed of the link to plan for, in Mbit/s, instead of an objective
+    #[arg(long, value_name = "MBIT", conflicts_with = "objective", value_parser = link)]
+    pub link: Option<f64>,
+}
+
+impl PlanArguments {
+    pub fn objective(&self) -> Objective {
+        match (self.link, self.objective) {
+            (Some(megabits), _) => Objective::Link(megabits * 1e6),
+            (None, ObjectiveName::Latency) => Objective::Latency,
+            (None, ObjectiveName::Balanced) => Objective::Balanced,
+            (None, ObjectiveName::Bytes) => Objective::Bytes,
+        }
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum ObjectiveName {
+    /// The least computing; a fresh secret for every request
+    Latency,
+    /// The shortest time over 100 Mbit/s; may merge responses under a session's secret
+    Balanced,
+    /// The fewest bytes; may merge responses under a session's secret
+    Bytes,
 }
 
 /// The vault and what opens it.
@@ -57,6 +97,8 @@ pub struct Demo {
     /// Candidates that are scored under encryption
     #[arg(long, value_name = "K", default_value_t = 128, value_parser = positive)]
     pub candidates: usize,
+    #[command(flatten)]
+    pub plan: PlanArguments,
 }
 
 #[derive(Args)]
@@ -146,6 +188,8 @@ pub struct Search {
     /// Cells whose documents are considered [default: all]
     #[arg(long, value_name = "CELLS", value_parser = positive)]
     pub nprobe: Option<usize>,
+    #[command(flatten)]
+    pub plan: PlanArguments,
     /// Say what the search cost and what the server saw of it
     #[arg(long)]
     pub explain: bool,
@@ -167,6 +211,8 @@ pub struct Eval {
     /// Candidates that are scored under encryption [default: the vault's]
     #[arg(long, value_name = "K", value_parser = positive)]
     pub candidates: Option<usize>,
+    #[command(flatten)]
+    pub plan: PlanArguments,
 }
 
 #[derive(Args)]
@@ -175,7 +221,7 @@ pub struct Status {
     pub vault: VaultArguments,
 }
 
-fn positive(text: &str) -> Result<usize, String> {
+pub fn positive(text: &str) -> Result<usize, String> {
     match usize::from_str(text) {
         Ok(0) => Err("must be at least 1".into()),
         Ok(value) => Ok(value),
@@ -183,11 +229,18 @@ fn positive(text: &str) -> Result<usize, String> {
     }
 }
 
+fn link(text: &str) -> Result<f64, String> {
+    match f64::from_str(text) {
+        Ok(speed) if speed > 0.0 && speed.is_finite() => Ok(speed),
+        _ => Err("must be a positive number of Mbit/s".into()),
+    }
+}
+
 fn choice(text: &str) -> Result<Choice, String> {
     if text == "auto" { Ok(Choice::Auto) } else { positive(text).map(Choice::Fixed) }
 }
 
-fn cells(text: &str) -> Result<CellCount, String> {
+pub fn cells(text: &str) -> Result<CellCount, String> {
     if text == "micro" { Ok(CellCount::Micro) } else { positive(text).map(CellCount::Cells) }
 }
 

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Command::Search(search) => commands::search::run(&search, json),
         Command::Eval(eval) => commands::eval::run(&eval, json),
         Command::Status(status) => commands::status::run(&status, json),
+        Command::Bench { bench } => commands::bench::run(&bench, json),
         Command::Completions { shell } => commands::completions(shell),
     };
     match outcome {
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
         // A reader that closed the pipe has had enough; that is not a failure of ours.
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            output::note(&format!("error: {}", output::one_line(&error)));
             ExitCode::FAILURE
         }
     }

@@ -51,6 +51,37 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
+/// Prints a line on standard error. That nobody can read it is no reason to fail.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// An error and its causes on one line, outermost first. Some errors name their cause in their own
+/// message; it is not said twice.
+pub fn one_line(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text += if text.is_empty() { "" } else { ": " };
+            text += &cause;
+        }
+    }
+    printable(&text)
+}
+
+/// Text with control characters escaped: names of files and documents may hold any, and a terminal
+/// would obey them.
+pub fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => out.extend(character.escape_debug()),
+            false => out.push(character),
+        }
+    }
+    out
+}
+
 /// A bar on standard error while a terminal is attached; nothing otherwise.
 pub fn progress(what: &'static str, total: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg:12} {bar:40} {human_pos}/{human_len} {eta}");
@@ -127,6 +158,19 @@ mod tests {
             ("12 B".into(), "459 KB".into(), "2.5 MB".into())
         );
         assert_eq!(cut("abcdef", 4), "abc…");
+    }
+
+    #[test]
+    fn an_error_is_one_line_that_says_nothing_twice() {
+        let error = anyhow::anyhow!("disk full").context("cannot write: disk full").context("a\nb");
+        assert_eq!(one_line(&error), "a\\nb: cannot write: disk full");
+        let error = anyhow::anyhow!("disk full").context("cannot write");
+        assert_eq!(one_line(&error), "cannot write: disk full");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(printable("é\u{1b}[31m\t"), "é\\u{1b}[31m\\t");
     }
 
     #[test]

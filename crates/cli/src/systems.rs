@@ -5,9 +5,10 @@ use anyhow::Result;
 use rayon::prelude::*;
 use serde::Serialize;
 use shard_audit::quality::{Bootstrap, Qrels, SystemQuality, evaluate};
-use shard_client::{Answer, Collection, SearchOptions};
+use shard_client::{Answer, Collection, SearchOptions, Searcher};
 use shard_geometry::{Ranked, VectorSet, dot_f64, exact_top_k, top_k};
 use shard_protocol::RowBatch;
+use shard_rlwe::Objective;
 
 use crate::embedded::Embedded;
 
@@ -21,11 +22,12 @@ pub struct Comparison<'a> {
     pub vectors: &'a VectorSet,
     /// What the server holds, for Shard without encryption.
     pub release: &'a RowBatch,
-    pub server: &'a Embedded,
+    pub searcher: &'a Searcher<Embedded>,
     pub queries: &'a VectorSet,
     pub query_ids: &'a [String],
     pub qrels: &'a Qrels,
     pub candidates: usize,
+    pub objective: Objective,
 }
 
 /// Quality of each system.
@@ -88,8 +90,12 @@ impl Comparison<'_> {
             Ok(self.scan(&projected))
         })?;
 
-        let options =
-            SearchOptions { top: self.candidates, candidates: Some(self.candidates), probe: None };
+        let options = SearchOptions {
+            top: self.candidates,
+            candidates: Some(self.candidates),
+            objective: self.objective,
+            ..SearchOptions::default()
+        };
         let plain: Vec<Vec<Ranked>> = (0..self.queries.rows())
             .into_par_iter()
             .map(|row| {
@@ -98,7 +104,7 @@ impl Comparison<'_> {
             .collect::<Result<_, _>>()?;
         let mut answers = Vec::with_capacity(self.queries.rows());
         for row in 0..self.queries.rows() {
-            answers.push(self.collection.search(self.server, self.queries.row(row), &options)?);
+            answers.push(self.searcher.search(self.collection, self.queries.row(row), &options)?);
             progress();
         }
 

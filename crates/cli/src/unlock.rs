@@ -10,6 +10,7 @@ use shard_client::vault::{MIN_KEY_FILE_BYTES, Unlock, Vault};
 use zeroize::Zeroizing;
 
 use crate::args::VaultArguments;
+use crate::output;
 
 const VARIABLE: &str = "SHARD_PASSPHRASE";
 
@@ -22,11 +23,40 @@ pub fn open(arguments: &VaultArguments) -> Result<Vault> {
     Ok(Vault::open(&arguments.vault, &unlock)?)
 }
 
-/// What will open a vault that is about to be made. A key file that does not exist is made.
-pub fn choose(arguments: &VaultArguments) -> Result<Unlock> {
-    match &arguments.key_file {
-        Some(path) if path.exists() => key_file(path),
-        Some(path) => new_key_file(path),
+/// What will open a vault that is about to be made.
+pub struct Chosen<'a> {
+    /// What opens it.
+    pub unlock: Unlock,
+    /// The key file, if it was made for the purpose.
+    new_key_file: Option<&'a Path>,
+}
+
+impl Chosen<'_> {
+    /// The vault was made: tells of a new key file.
+    pub fn announce(&self) {
+        if let Some(path) = self.new_key_file {
+            output::note(&format!(
+                "wrote a new key file, {}: without it the vault cannot be opened",
+                output::printable(&path.display().to_string())
+            ));
+        }
+    }
+
+    /// The vault was not made: a new key file would open nothing and is removed again.
+    pub fn discard(self) {
+        if let Some(path) = self.new_key_file {
+            // Best effort: the error that led here matters more.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Chooses what will open a vault. A key file that does not exist is made.
+pub fn choose(arguments: &VaultArguments) -> Result<Chosen<'_>> {
+    let new_key_file = arguments.key_file.as_deref().filter(|path| !path.exists());
+    let unlock = match &arguments.key_file {
+        Some(path) if new_key_file.is_some() => make_key_file(path)?,
+        Some(path) => key_file(path)?,
         None => {
             let phrase = passphrase("New passphrase: ")?;
             if phrase.is_empty() {
@@ -35,9 +65,10 @@ pub fn choose(arguments: &VaultArguments) -> Result<Unlock> {
             if asked() && *passphrase("Repeat it: ")? != *phrase {
                 bail!("the two passphrases differ");
             }
-            Ok(Unlock::Passphrase(phrase))
+            Unlock::Passphrase(phrase)
         }
-    }
+    };
+    Ok(Chosen { unlock, new_key_file })
 }
 
 fn asked() -> bool {
@@ -62,7 +93,7 @@ fn key_file(path: &Path) -> Result<Unlock> {
     Ok(Unlock::KeyFile(Zeroizing::new(bytes)))
 }
 
-fn new_key_file(path: &Path) -> Result<Unlock> {
+fn make_key_file(path: &Path) -> Result<Unlock> {
     let mut bytes = Zeroizing::new(vec![0; MIN_KEY_FILE_BYTES]);
     rand::rngs::SysRng.try_fill_bytes(&mut bytes).context("no randomness to be had")?;
     let mut options = fs::OpenOptions::new();
@@ -74,6 +105,5 @@ fn new_key_file(path: &Path) -> Result<Unlock> {
         file.sync_all()
     });
     written.with_context(|| format!("cannot write key file {}", path.display()))?;
-    eprintln!("wrote a new key file, {}: without it the vault cannot be opened", path.display());
     Ok(Unlock::KeyFile(bytes))
 }

@@ -10,8 +10,8 @@ use rand::rngs::SysRng;
 use serde_json::json;
 use shard_client::vault::{KdfCost, MIN_KEY_FILE_BYTES, Unlock};
 use shard_client::{
-    Answer, CellCount, Choice, Collection, Documents, Settings, Timings, create_vault, ingest,
-    release,
+    Answer, CellCount, Choice, Collection, Documents, Searcher, Settings, Timings, create_vault,
+    ingest, release,
 };
 use shard_geometry::VectorSet;
 use shard_protocol::{Leak, RowBatch};
@@ -65,7 +65,7 @@ pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
     let protecting = start.elapsed();
     let collection = Collection::open(&vault)?;
     let rows = release(&vault)?;
-    let server = Embedded::serving(rows.clone());
+    let searcher = Searcher::new(Embedded::serving(rows.clone()));
     output.line(protected(&collection, &rows, arguments.cells, protecting))?;
 
     let bar = progress("searching", query_ids.len());
@@ -73,11 +73,12 @@ pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
         collection: &collection,
         vectors: &vectors_read,
         release: &rows,
-        server: &server,
+        searcher: &searcher,
         queries: &queries,
         query_ids: &query_ids,
         qrels: &qrels,
         candidates: arguments.candidates,
+        objective: arguments.plan.objective(),
     };
     let outcome = comparison.run(&|| bar.inc(1));
     bar.finish_and_clear();
@@ -102,7 +103,7 @@ pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
     output.line(quality_table(&outcome.quality))?;
     output.line(fidelity(&outcome, &queries))?;
     output.line(costs(&outcome))?;
-    output.line(server_view(&outcome, &server))?;
+    output.line(server_view(&outcome, searcher.transport()))?;
     output.result(&report(&outcome))
 }
 
@@ -200,8 +201,14 @@ fn server_view(outcome: &Outcome, server: &Embedded) -> String {
         Leak::CellMembership => format!("{} groups", grouped(held.cells)),
         Leak::CollectionShape => "epoch 1".to_owned(),
         Leak::ActiveCells => format!("{:.0} a query", mean(outcome, |a| a.cost.active_cells)),
-        Leak::CandidateHandles => format!("{:.0} a query", mean(outcome, |a| a.cost.candidates)),
+        Leak::CandidateHandles => {
+            format!("{:.0} a query", mean(outcome, |a| a.cost.candidates + a.cost.canaries))
+        }
         Leak::RequestShape => format!("{} a query", bytes(total)),
+        Leak::SessionLinkage => {
+            let sessions = outcome.answers.iter().filter(|a| a.cost.bytes_once > 0).count();
+            if sessions == 0 { "none".to_owned() } else { format!("{sessions} sessions") }
+        }
     };
     let lines: Vec<String> = Leak::ALL
         .iter()
@@ -232,6 +239,7 @@ fn report(outcome: &Outcome) -> serde_json::Value {
             "up": mean(outcome, |a| a.cost.bytes_up).round(),
             "down": mean(outcome, |a| a.cost.bytes_down).round(),
             "most": most,
+            "once": outcome.answers.iter().map(|a| a.cost.bytes_once).max(),
         },
         "ms": { "p50": percentile(&total, 0.5), "p95": percentile(&total, 0.95) },
         "active_cells": mean(outcome, |a| a.cost.active_cells),

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::json;
 use shard_audit::quality::SystemQuality;
-use shard_client::{Collection, release, stored_vectors};
+use shard_client::{Collection, Searcher, release, stored_vectors};
 
 use super::vectors;
 use crate::args::Eval;
@@ -24,7 +24,7 @@ pub fn run(arguments: &Eval, json: Option<&Path>) -> Result<()> {
     let vault = unlock::open(&arguments.vault)?;
     let collection = Collection::open(&vault)?;
     let (vectors, rows) = (stored_vectors(&vault)?, release(&vault)?);
-    let server = Embedded::serving(rows.clone());
+    let searcher = Searcher::new(Embedded::serving(rows.clone()));
     let candidates = arguments.candidates.unwrap_or(collection.model().candidates());
 
     let bar = progress("searching", query_ids.len());
@@ -32,11 +32,12 @@ pub fn run(arguments: &Eval, json: Option<&Path>) -> Result<()> {
         collection: &collection,
         vectors: &vectors,
         release: &rows,
-        server: &server,
+        searcher: &searcher,
         queries: &queries,
         query_ids: &query_ids,
         qrels: &qrels,
         candidates,
+        objective: arguments.plan.objective(),
     };
     let outcome = comparison.run(&|| bar.inc(1));
     bar.finish_and_clear();

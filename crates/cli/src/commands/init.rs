@@ -17,14 +17,19 @@ pub fn run(arguments: &Init, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
     let settings = arguments.settings();
     settings.check()?; // before a passphrase is asked for
-    let unlock = unlock::choose(&arguments.vault)?;
-    create_vault(
+    let chosen = unlock::choose(&arguments.vault)?;
+    let made = create_vault(
         &arguments.vault.vault,
-        &unlock,
+        &chosen.unlock,
         KdfCost::default(),
         &settings,
         &mut UnwrapErr(SysRng),
-    )?;
+    );
+    if let Err(error) = made {
+        chosen.discard();
+        return Err(error.into());
+    }
+    chosen.announce();
     let directory = arguments.vault.vault.display();
     output.line(format!("made the vault {directory}"))?;
     output.line(format!("next: shard ingest {directory} DOCUMENTS"))?;

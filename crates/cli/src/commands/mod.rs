@@ -1,5 +1,6 @@
 //! One module a command.
 
+pub mod bench;
 pub mod demo;
 pub mod eval;
 pub mod ingest;

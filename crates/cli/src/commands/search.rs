@@ -4,14 +4,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use shard_client::{Answer, Collection, SearchOptions};
+use shard_client::{Answer, Collection, SearchOptions, Searcher};
 use shard_protocol::Leak;
 
 use super::vectors;
 use crate::args::Search;
 use crate::embedded::Embedded;
 use crate::input::read_queries;
-use crate::output::{Output, bytes, table};
+use crate::output::{Output, bytes, printable, table};
 use crate::unlock;
 
 pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
@@ -20,17 +20,19 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
         .with_context(|| arguments.query.display().to_string())?;
     let vault = unlock::open(&arguments.vault)?;
     let collection = Collection::open(&vault)?;
-    let server = Embedded::open(&vault)?;
+    let searcher = Searcher::new(Embedded::open(&vault)?);
     let options = SearchOptions {
         top: arguments.top,
         candidates: arguments.candidates,
         probe: arguments.nprobe,
+        objective: arguments.plan.objective(),
+        ..SearchOptions::default()
     };
     let mut results = Vec::with_capacity(ids.len());
     for (row, id) in ids.iter().enumerate() {
-        let answer = collection.search(&server, queries.row(row), &options)?;
+        let answer = searcher.search(&collection, queries.row(row), &options)?;
         if ids.len() > 1 {
-            output.line(format!("query {id}"))?;
+            output.line(format!("query {}", printable(id)))?;
         }
         output.line(hits(&collection, &answer))?;
         if arguments.explain {
@@ -51,7 +53,7 @@ fn hits(collection: &Collection, answer: &Answer) -> String {
             vec![
                 (rank + 1).to_string(),
                 format!("{:.digits$}", hit.score),
-                collection.index().id(hit.row).to_owned(),
+                printable(collection.index().id(hit.row)),
             ]
         })
         .collect();
@@ -65,7 +67,10 @@ fn explanation(answer: &Answer) -> String {
     let t = &cost.timings;
     let saw = [
         (Leak::ActiveCells, format!("{} cells", cost.active_cells)),
-        (Leak::CandidateHandles, format!("{} rows", cost.candidates)),
+        (
+            Leak::CandidateHandles,
+            format!("{} rows, {} of them canaries", cost.candidates + cost.canaries, cost.canaries),
+        ),
         (
             Leak::RequestShape,
             format!("{} up, {} down", bytes(cost.bytes_up as f64), bytes(cost.bytes_down as f64)),
@@ -93,6 +98,7 @@ fn explanation(answer: &Answer) -> String {
             answer.precision, answer.error_bound
         ),
     ];
+    lines.push(format!("  plan    {}", cost.plan));
     for (leak, figure) in saw {
         lines.push(format!("  server  {:18} {figure}: {}", leak.name(), leak.meaning()));
     }
@@ -115,7 +121,8 @@ fn report(id: &str, collection: &Collection, answer: &Answer) -> serde_json::Val
         "active_cells": cost.active_cells,
         "query_ciphertexts": cost.query_ciphertexts,
         "response_ciphertexts": cost.response_ciphertexts,
-        "bytes": { "up": cost.bytes_up, "down": cost.bytes_down },
+        "bytes": { "up": cost.bytes_up, "down": cost.bytes_down, "once": cost.bytes_once },
+        "plan": cost.plan.to_string(),
         "ms": cost.timings.total().as_secs_f64() * 1e3,
     })
 }

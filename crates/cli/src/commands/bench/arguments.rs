@@ -1,0 +1,161 @@
+//! Flags of `shard bench`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Subcommand, ValueEnum};
+use shard_client::CellCount;
+use shard_rlwe::slots::{SlotsParameterError, SlotsParameters};
+use shard_rlwe::{ParameterError, RingDegree};
+
+use crate::args::{PlanArguments, cells, positive};
+
+/// What is measured.
+#[derive(Subcommand)]
+pub enum Bench {
+    /// Encrypted reranking end to end: time by phase, bytes, error
+    Rerank(Rerank),
+    /// The engine's operations, one by one: the constants of the planner
+    Engine(Engine),
+    /// The planner's picks against the measured best, over a grid of workloads
+    Plans(Plans),
+    /// Parameter sets of both layouts: time, bytes, error, and which of them are worth choosing
+    Parameters(Parameters),
+}
+
+#[derive(Args)]
+pub struct Rerank {
+    /// Document vectors [default: a synthetic corpus]
+    #[arg(long, value_name = "FILE", requires = "queries")]
+    pub docs: Option<PathBuf>,
+    /// Query vectors
+    #[arg(long, value_name = "FILE", requires = "docs")]
+    pub queries: Option<PathBuf>,
+    /// Width of synthetic vectors
+    #[arg(long, value_name = "D", default_value_t = 384, value_parser = positive)]
+    pub dim: usize,
+    /// Number of synthetic documents
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = positive)]
+    pub rows: usize,
+    /// Width of the routing prefix [default: a quarter of the vectors']
+    #[arg(long, value_name = "WIDTH", value_parser = positive)]
+    pub d_pub: Option<usize>,
+    /// Cells, each with its own key, or `micro` for a key per document
+    #[arg(long, default_value = "256", value_parser = cells)]
+    pub cells: CellCount,
+    /// Candidates that are scored under encryption
+    #[arg(long, value_name = "K", default_value_t = 128, value_parser = positive)]
+    pub candidates: usize,
+    /// How vectors lie in ciphertexts
+    #[arg(long, default_value = "coefficients", value_enum)]
+    pub layout: LayoutName,
+    /// Cells of a query ciphertext, with `--layout slots` (the planner decides otherwise)
+    #[arg(long, value_name = "B", default_value_t = 1, value_parser = positive)]
+    pub width: usize,
+    /// Sizes of the primes in bits, with `--layout slots`
+    #[arg(long, value_name = "BITS", default_value = "60,40,40,60", value_parser = chain)]
+    pub chain: Chain,
+    #[command(flatten)]
+    pub plan: PlanArguments,
+    /// Searches that are measured; they go through the queries in turn
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = positive)]
+    pub trials: usize,
+    /// Cores that a search may use
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive)]
+    pub threads: usize,
+    /// Seed of the partition and of a synthetic corpus
+    #[arg(long, default_value_t = 2026)]
+    pub seed: u64,
+    /// Directory to leave the vectors and every trial's candidates in, for another program to score
+    #[arg(long, value_name = "DIR")]
+    pub dump: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LayoutName {
+    /// Inner products in the coefficients of one product
+    Coefficients,
+    /// The canonical embedding with rotations, as the paper has it
+    Slots,
+}
+
+/// Sizes of the primes of a slot parameter set at `N = 8192`.
+#[derive(Clone)]
+pub struct Chain(Vec<u32>);
+
+impl Chain {
+    pub fn parameters(&self) -> Result<SlotsParameters, SlotsParameterError> {
+        SlotsParameters::new(RingDegree::N8192, &self.0)
+    }
+}
+
+#[derive(Args)]
+pub struct Engine {
+    /// Ring degrees, by commas
+    #[arg(
+        long, value_name = "N", value_delimiter = ',', default_value = "2048,4096,8192",
+        value_parser = degree
+    )]
+    pub degrees: Vec<RingDegree>,
+    /// Runs of each operation, of which the fastest counts
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = positive)]
+    pub repeats: usize,
+}
+
+#[derive(Args)]
+pub struct Plans {
+    /// Widths of the vectors, by commas
+    #[arg(long, value_name = "D", value_delimiter = ',', default_value = "96,288,576,1152")]
+    #[arg(value_parser = positive)]
+    pub widths: Vec<usize>,
+    /// Numbers of candidates, by commas
+    #[arg(long, value_name = "K", value_delimiter = ',', default_value = "32,128,512")]
+    #[arg(value_parser = positive)]
+    pub candidates: Vec<usize>,
+    /// Numbers of active cells, by commas, each at most the candidates; a cell for each candidate
+    /// is always measured
+    #[arg(long, value_name = "C", value_delimiter = ',', default_value = "1,16,40")]
+    #[arg(value_parser = positive)]
+    pub cells: Vec<usize>,
+    /// Runs of each plan, of which the fastest counts
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = positive)]
+    pub repeats: usize,
+}
+
+#[derive(Args)]
+pub struct Parameters {
+    /// Width of the vectors
+    #[arg(long, value_name = "D", default_value_t = 288, value_parser = positive)]
+    pub width: usize,
+    /// Candidates of a request
+    #[arg(long, value_name = "K", default_value_t = 128, value_parser = positive)]
+    pub candidates: usize,
+    /// Active cells of a request
+    #[arg(long, value_name = "C", default_value_t = 30, value_parser = positive)]
+    pub cells: usize,
+    /// Runs of each set, of which the fastest counts; errors are of all
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = positive)]
+    pub repeats: usize,
+}
+
+fn chain(text: &str) -> Result<Chain, String> {
+    let bits = text.split(',').map(|bits| bits.trim().parse());
+    let chain = Chain(bits.collect::<Result<_, _>>().map_err(|error| format!("{error}"))?);
+    chain.parameters().map_err(|error| error.to_string())?;
+    Ok(chain)
+}
+
+fn degree(text: &str) -> Result<RingDegree, String> {
+    let number = usize::from_str(text).map_err(|error| error.to_string())?;
+    let degree = RingDegree::new(number).map_err(|error| error.to_string())?;
+    if degree.is_secure() {
+        Ok(degree)
+    } else {
+        let insecure = ParameterError::Insecure {
+            degree,
+            modulus_bits: shard_rlwe::MODULUS.ilog2() + 1,
+            ceiling: degree.max_modulus_bits(),
+        };
+        Err(insecure.to_string())
+    }
+}

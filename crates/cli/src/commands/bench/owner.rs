@@ -1,0 +1,89 @@
+//! A throw-away vault and everything a search needs of it.
+
+use anyhow::{Result, bail};
+use rand::TryRng;
+use rand::rand_core::UnwrapErr;
+use rand::rngs::SysRng;
+use shard_client::vault::{KdfCost, MIN_KEY_FILE_BYTES, Unlock, Vault};
+use shard_client::{
+    CellCount, Choice, Collection, Documents, KeyOwner, SearchOptions, Settings, create_vault,
+    ingest, release,
+};
+use shard_geometry::{Ranked, VectorSet};
+use shard_protocol::RowBatch;
+use zeroize::Zeroizing;
+
+use super::arguments::Rerank;
+use super::corpus::Corpus;
+use crate::output::progress;
+
+/// The data owner of one run.
+pub struct Owner {
+    pub vault: Vault,
+    pub collection: Collection,
+    /// What the server is given.
+    pub rows: RowBatch,
+    pub queries: VectorSet,
+    pub options: SearchOptions,
+}
+
+impl Owner {
+    /// Protects a corpus as the flags say. The vault's files are gone when this returns; what was
+    /// opened stays in memory.
+    pub fn of(arguments: &Rerank, corpus: Corpus) -> Result<Self> {
+        let Corpus { documents, queries } = corpus;
+        let width = documents.width();
+        let mut settings = Settings::new(arguments.cells);
+        settings.d_pub = Choice::Fixed(arguments.d_pub.unwrap_or((width / 4).max(1)));
+        settings.candidates = Choice::Fixed(arguments.candidates);
+        settings.seed = arguments.seed;
+        let (held, asked) = (documents.rows(), arguments.candidates);
+        if asked > held {
+            bail!("{asked} candidates of {held} documents");
+        }
+        if let CellCount::Cells(count) = arguments.cells
+            && count > held
+        {
+            bail!("{count} cells of {held} documents");
+        }
+
+        let directory = tempfile::Builder::new().prefix("shard-bench-").tempdir()?;
+        let mut rng = UnwrapErr(SysRng);
+        let mut key = Zeroizing::new(vec![0; MIN_KEY_FILE_BYTES]);
+        SysRng.try_fill_bytes(&mut key)?;
+        let path = directory.path().join("vault");
+        let mut vault =
+            create_vault(&path, &Unlock::KeyFile(key), KdfCost::default(), &settings, &mut rng)?;
+        let ids: Vec<String> = (0..documents.rows()).map(|row| row.to_string()).collect();
+        let to_ingest = Documents { ids: &ids, vectors: &documents, sample_queries: None };
+        let bar = progress("protecting", ids.len());
+        let done = ingest(&mut vault, &to_ingest, &|rows| bar.inc(rows as u64), &mut rng);
+        bar.finish_and_clear();
+        done?;
+        let options = SearchOptions {
+            top: arguments.candidates,
+            candidates: Some(arguments.candidates),
+            objective: arguments.plan.objective(),
+            ..SearchOptions::default()
+        };
+        let collection = Collection::open(&vault)?;
+        let rows = release(&vault)?;
+        Ok(Self { vault, collection, rows, queries, options })
+    }
+
+    /// The query of a trial.
+    pub fn query(&self, trial: usize) -> &[f32] {
+        self.queries.row(trial % self.queries.rows())
+    }
+
+    /// Every candidate of a query, ranked without encryption.
+    pub fn in_the_clear(&self, query: &[f32]) -> Result<Vec<Ranked>> {
+        Ok(self.collection.search_in_the_clear(&self.rows, query, &self.options)?)
+    }
+
+    /// Whose key a row is under.
+    pub fn key_of(&self, row: u32) -> KeyOwner {
+        let index = self.collection.index();
+        index.cell(row).map_or(KeyOwner::Row(index.handle(row)), KeyOwner::Cell)
+    }
+}

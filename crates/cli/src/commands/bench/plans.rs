@@ -1,0 +1,250 @@
+//! `shard bench plans`: whether the planner's picks are the best there are.
+//!
+//! Over a grid of workloads, every plan whose estimated cost is within three times the best is
+//! measured: seconds of one core at the client and at the server. The cost of a plan under an
+//! objective is, as in the planner,
+//!
+//! ```text
+//! server + client + (up + down + once / 64) * seconds per byte .
+//! ```
+
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+use shard_rlwe::{Objective, Plan, Workload, candidates, plan};
+
+use super::arguments::Plans;
+use super::clock::on_threads;
+use super::exercise::Exercise;
+use crate::output::{Output, progress, table};
+
+/// Estimates this many times above the best are not measured.
+const WITHIN: f64 = 3.0;
+
+/// Requests over which keys are spread.
+const SESSION_REQUESTS: f64 = 64.0;
+
+/// Error a score may have.
+const PRECISION: f64 = 2e-6;
+
+/// Objectives by name, with what a byte costs in seconds: links of 10 Gbit/s and of 100 Mbit/s,
+/// and a byte that outweighs any computing. With the first, nothing is merged.
+const OBJECTIVES: [(&str, Objective, f64); 3] = [
+    ("latency", Objective::Latency, 8.0 / 10e9),
+    ("balanced", Objective::Balanced, 8.0 / 100e6),
+    ("bytes", Objective::Bytes, 1e-3),
+];
+
+/// A plan with what it took.
+struct Measured {
+    plan: Plan,
+    server: f64,
+    client: f64,
+}
+
+impl Measured {
+    fn cost(&self, seconds_per_byte: f64) -> f64 {
+        self.server + self.client + seconds_per_byte * travelling(&self.plan)
+    }
+}
+
+/// Bytes that a request moves, with its share of the keys.
+fn travelling(plan: &Plan) -> f64 {
+    let estimate = &plan.estimate;
+    (estimate.bytes_up + estimate.bytes_down) as f64
+        + estimate.bytes_once as f64 / SESSION_REQUESTS
+}
+
+fn estimated(plan: &Plan, seconds_per_byte: f64) -> f64 {
+    plan.estimate.server + plan.estimate.client + seconds_per_byte * travelling(plan)
+}
+
+/// One workload of the grid.
+struct Point {
+    width: usize,
+    candidates: usize,
+    cells: usize,
+    measured: Vec<Measured>,
+}
+
+pub fn run(arguments: &Plans, output: &Output<'_>) -> Result<()> {
+    let mut grid = Vec::new();
+    for &width in &arguments.widths {
+        if width > shard_rlwe::MAX_WIDTH {
+            bail!("vectors of width {width}: at most {} are supported", shard_rlwe::MAX_WIDTH);
+        }
+        for &candidates in &arguments.candidates {
+            let mut cells: Vec<usize> =
+                arguments.cells.iter().copied().filter(|&cells| cells < candidates).collect();
+            cells.push(candidates);
+            grid.extend(cells.into_iter().map(|cells| (width, candidates, cells)));
+        }
+    }
+    let bar = progress("measuring", grid.len());
+    let points = on_threads(1, || {
+        let measure = |&(width, candidates, cells): &(usize, usize, usize)| {
+            let point = Point::measure(width, candidates, cells, arguments.repeats);
+            bar.inc(1);
+            point
+        };
+        grid.iter().map(measure).collect::<Result<Vec<_>>>()
+    });
+    bar.finish_and_clear();
+    let points = points?;
+    let picks: Vec<Vec<Pick>> = points.iter().map(Point::picks).collect::<Result<_>>()?;
+    output.line(text(&points, &picks))?;
+    output.result(&json!({
+        "precision": PRECISION,
+        "session_requests": SESSION_REQUESTS,
+        "seconds_per_byte": OBJECTIVES.map(|(name, _, weight)| json!([name, weight])),
+        "columns": ["ring_degree", "tiles", "blocks", "merged", "server_us", "client_us"],
+        "points": points.iter().zip(&picks).map(|(p, picks)| p.json(picks)).collect::<Vec<_>>(),
+    }))
+}
+
+impl Point {
+    fn measure(width: usize, candidates: usize, cells: usize, repeats: usize) -> Result<Self> {
+        let exercise = Exercise::new(width, candidates, cells)?;
+        let plans = worth_measuring(&workload(&exercise, true));
+        let measure = |plan: Plan| -> Result<Measured> {
+            let mut prepared = exercise.prepare(&plan.parameters, &plan.layout)?;
+            let (mut server, mut client) = (f64::INFINITY, f64::INFINITY);
+            for _ in 0..=repeats {
+                let taken = prepared.request(&plan.parameters)?;
+                server = server.min(taken.server.cpu.as_secs_f64());
+                client = client.min((taken.client_out + taken.client_in).cpu.as_secs_f64());
+            }
+            Ok(Measured { plan, server, client })
+        };
+        let measured = plans.into_iter().map(measure).collect::<Result<_>>()?;
+        Ok(Self { width, candidates, cells, measured })
+    }
+
+    /// For every objective the plan that is picked and the best of those measured.
+    fn picks(&self) -> Result<Vec<Pick>> {
+        let exercise = Exercise::new(self.width, self.candidates, self.cells)?;
+        let pick = |&(name, objective, weight): &(&'static str, Objective, f64)| {
+            let merging = objective != Objective::Latency;
+            let picked = plan(&workload(&exercise, merging), objective);
+            let allowed = || {
+                let measured = self.measured.iter().enumerate();
+                measured.filter(move |(_, m)| merging || m.plan.span.is_none())
+            };
+            let cost = |at: usize| self.measured[at].cost(weight);
+            let picked = allowed()
+                .find(|(_, measured)| measured.plan.layout == picked.layout)
+                .expect("what has the least estimate is measured")
+                .0;
+            let best = allowed()
+                .min_by(|a, b| a.1.cost(weight).total_cmp(&b.1.cost(weight)))
+                .expect("at least one plan is measured")
+                .0;
+            Pick { objective: name, picked, best, ratio: cost(picked) / cost(best) }
+        };
+        Ok(OBJECTIVES.iter().map(pick).collect())
+    }
+
+    fn json(&self, picks: &[Pick]) -> Value {
+        let microseconds = |seconds: f64| (seconds * 1e7).round() / 10.0;
+        let plans = self.measured.iter().map(|measured| {
+            let layout = &measured.plan.layout;
+            json!([
+                layout.degree().coefficients(),
+                layout.tiles(),
+                layout.blocks(),
+                layout.is_merged(),
+                microseconds(measured.server),
+                microseconds(measured.client),
+            ])
+        });
+        let picks = picks.iter().map(|pick| {
+            json!({
+                "objective": pick.objective,
+                "picked": pick.picked,
+                "best": pick.best,
+                "ratio": (pick.ratio * 1e3).round() / 1e3,
+            })
+        });
+        json!({
+            "width": self.width,
+            "candidates": self.candidates,
+            "cells": self.cells,
+            "plans": plans.collect::<Vec<_>>(),
+            "picks": picks.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// What the planner chose beside what it should have chosen, as places in the list of plans.
+struct Pick {
+    objective: &'static str,
+    picked: usize,
+    best: usize,
+    ratio: f64,
+}
+
+fn workload(exercise: &Exercise, merging: bool) -> Workload<'_> {
+    Workload {
+        width: exercise.width,
+        groups: &exercise.groups,
+        operands: exercise.operands,
+        bound: exercise.bound,
+        precision: PRECISION,
+        keys: None,
+        merging,
+    }
+}
+
+/// Plans whose estimate is near the best under some objective, merged ones beside merged ones
+/// and the others beside the others.
+fn worth_measuring(workload: &Workload<'_>) -> Vec<Plan> {
+    let plans = candidates(workload);
+    let near = |plan: &Plan| {
+        OBJECTIVES.iter().any(|&(_, _, weight)| {
+            let rivals = plans.iter().filter(|rival| rival.span.is_none() || plan.span.is_some());
+            let best =
+                rivals.map(|rival| estimated(rival, weight)).fold(f64::INFINITY, f64::min);
+            estimated(plan, weight) <= WITHIN * best
+        })
+    };
+    plans.iter().filter(|plan| near(plan)).cloned().collect()
+}
+
+fn text(points: &[Point], picks: &[Vec<Pick>]) -> String {
+    let header =
+        ["d", "K", "cells", "objective", "picked", "best", "picked ms", "best ms", "ratio"];
+    let mut rows = Vec::new();
+    for (point, picks) in points.iter().zip(picks) {
+        for pick in picks {
+            let name = |at: usize| {
+                let layout = &point.measured[at].plan.layout;
+                let merged = if layout.is_merged() { " merged" } else { "" };
+                format!("{}/{}t/{}b{merged}", layout.degree(), layout.tiles(), layout.blocks())
+            };
+            let cpu = |at: usize| {
+                let measured = &point.measured[at];
+                format!("{:.2}", (measured.server + measured.client) * 1e3)
+            };
+            rows.push(vec![
+                point.width.to_string(),
+                point.candidates.to_string(),
+                point.cells.to_string(),
+                pick.objective.to_owned(),
+                name(pick.picked),
+                name(pick.best),
+                cpu(pick.picked),
+                cpu(pick.best),
+                format!("{:.3}", pick.ratio),
+            ]);
+        }
+    }
+    let all = || picks.iter().flatten();
+    let within = all().filter(|pick| pick.ratio <= 1.1).count();
+    let worst = all().map(|pick| pick.ratio).fold(1.0, f64::max);
+    let (total, plans) =
+        (all().count(), points.iter().map(|point| point.measured.len()).sum::<usize>());
+    format!(
+        "{}\n\n  {within} of {total} picks within 10 % of the best of {plans} measured plans; \
+         worst ratio {worst:.3}",
+        table(&header, &rows)
+    )
+}

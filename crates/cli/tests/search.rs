@@ -1,0 +1,194 @@
+//! `shard search` and `shard status` from outside: what they refuse and what they print.
+
+mod support;
+
+use std::fs;
+
+use serde_json::Value;
+use support::{Desk, KEY, VAULT, hits, number, parsed, random_rows, vectors};
+
+#[test]
+fn queries_that_cannot_be_are_refused() {
+    let desk = Desk::with_small_vault();
+    let search = ["search", VAULT, "--query", "bad.npy", "--key-file", KEY];
+    for width in [11, 13] {
+        desk.npy("bad.npy", &random_rows(1, width, 2));
+        let reason = format!("width {width}");
+        desk.refused_without_a_trace(&search, &[&reason, "expected 12"]);
+    }
+    for (value, name) in [(f32::NAN, "NaN"), (f32::INFINITY, "infinity")] {
+        let mut rows = random_rows(2, 12, 2);
+        rows[1][5] = value;
+        desk.npy("bad.npy", &rows);
+        desk.refused_without_a_trace(&search, &["bad.npy", "row 1, column 5", name]);
+    }
+    desk.write("bad.npy", "");
+    desk.refused_without_a_trace(&search, &["bad.npy", "not a NumPy array"]);
+    let none = ["search", VAULT, "--query", "none.npy", "--key-file", KEY];
+    desk.refused_without_a_trace(&none, &["none.npy", "No such file"]);
+}
+
+#[test]
+fn an_empty_vault_says_so() {
+    let desk = Desk::new();
+    desk.npy("query.npy", &random_rows(1, 12, 1));
+    desk.write("qrels.txt", "0 0 1\n");
+    desk.succeeds(&["init", VAULT, "--cells", "4", "--key-file", KEY]);
+    let search = ["search", VAULT, "--query", "query.npy", "--key-file", KEY];
+    desk.refused(&search, &["vault is empty", "ingest"]);
+    let eval = ["eval", VAULT, "--queries", "query.npy", "--qrels", "qrels.txt", "--key-file", KEY];
+    desk.refused(&eval, &["vault is empty", "ingest"]);
+    let status = desk.succeeds(&["status", VAULT, "--key-file", KEY, "--json", "-"]);
+    assert_eq!(number(&parsed(&status), "documents"), 0.0);
+}
+
+#[test]
+fn asking_for_more_than_there_is_returns_everything_once() {
+    let desk = Desk::with_small_vault();
+    let most = usize::MAX.to_string();
+    for (top, candidates) in [("41", "40"), ("40", "41"), (&most, &most)] {
+        let found = desk.found(&["-k", top, "--candidates", candidates]);
+        let mut rows: Vec<usize> = found.iter().map(|id| id.parse().unwrap()).collect();
+        rows.sort_unstable();
+        assert!(rows.into_iter().eq(0..40), "{found:?}");
+    }
+}
+
+#[test]
+fn top_and_candidates_bound_the_answer() {
+    let desk = Desk::with_small_vault();
+    let all = desk.found(&["-k", "40", "--candidates", "40"]);
+    assert_eq!(desk.found(&["-k", "3", "--candidates", "40"]), all[..3]);
+    let report = &desk.search(&["--query", "query.npy", "--candidates", "7", "-k", "40"])[0];
+    assert_eq!(number(report, "candidates"), 7.0);
+    assert_eq!(hits(report).len(), 7);
+}
+
+/// Cells are probed nearest first, and further ones only until the shortlist is full.
+#[test]
+fn probing_one_cell_touches_no_other() {
+    let desk = Desk::with_small_vault();
+    let probed = |flags: &[&str]| {
+        let flags = [&["--query", "docs.npy", "--candidates", "4", "-k", "4"], flags].concat();
+        desk.search(&flags)
+    };
+    let touched = |reports: &[Value]| -> Vec<f64> {
+        reports.iter().map(|report| number(report, "active_cells")).collect()
+    };
+    let (all, one) = (probed(&[]), probed(&["--nprobe", "1"]));
+    assert!(one.iter().all(|report| hits(report).len() == 4), "a cell held too few");
+    assert!(touched(&all).iter().zip(touched(&one)).all(|(&all, one)| one <= all));
+    assert!(touched(&all).iter().any(|&cells| cells > 1.0));
+    assert!(touched(&one).iter().all(|&cells| cells == 1.0));
+    let found = |reports: &[Value]| -> Vec<Vec<String>> {
+        reports.iter().map(|r| hits(r).into_iter().map(|(id, _)| id).collect()).collect()
+    };
+    for enough in ["4", "400"] {
+        assert_eq!(found(&probed(&["--nprobe", enough])), found(&all));
+    }
+}
+
+#[test]
+fn a_flat_array_is_one_query_and_a_table_is_several() {
+    let documents = random_rows(40, 12, 1);
+    let desk = Desk::with_vault("4", &documents);
+    let flat = vectors::bytes(&documents[..1], f32::to_le_bytes);
+    desk.write("flat.npy", support::npy("<f4", false, &[12], &flat));
+    let flat = desk.search(&["--query", "flat.npy"]);
+    assert_eq!(flat.len(), 1);
+    assert_eq!(hits(&flat[0])[0].0, desk.found(&[])[0]);
+
+    desk.npy("three.npy", &documents[10..13]);
+    let reports = desk.search(&["--query", "three.npy", "--candidates", "40"]);
+    let names: Vec<&str> = reports.iter().map(|report| report["query"].as_str().unwrap()).collect();
+    assert_eq!(names, ["0", "1", "2"]);
+    for (at, report) in reports.iter().enumerate() {
+        desk.npy("query.npy", &documents[10 + at..11 + at]);
+        assert_eq!(hits(report)[0].0, desk.found(&["--candidates", "40"])[0]);
+    }
+    let text = desk.succeeds(&["search", VAULT, "--query", "three.npy", "--key-file", KEY]);
+    assert_eq!(text.lines().filter(|line| line.starts_with("query ")).count(), 3);
+}
+
+#[test]
+fn a_query_of_zeros_scores_zero() {
+    let desk = Desk::with_small_vault();
+    desk.npy("query.npy", &[vec![0.0; 12]]);
+    assert!(desk.hits(&[]).iter().all(|(_, score)| *score == 0.0));
+}
+
+/// `--json` takes the place of the text, alone on standard output; with a file the text stays.
+#[test]
+fn json_goes_to_standard_output_or_to_a_file() {
+    let desk = Desk::with_small_vault();
+    let search = ["search", VAULT, "--query", "query.npy", "--key-file", KEY, "--explain"];
+    let alone = desk.succeeds(&[&search[..], &["--json", "-"]].concat());
+    let text = desk.succeeds(&[&search[..], &["--json", "out.json"]].concat());
+    let file = fs::read_to_string(desk.path("out.json")).unwrap();
+    assert!(text.contains("rank") && serde_json::from_str::<Value>(&text).is_err());
+    for json in [alone, file] {
+        let report = parsed(&json);
+        assert_eq!(hits(&report[0])[0].0, "0");
+        for name in ["precision", "error_bound", "candidates", "active_cells", "ms"] {
+            assert!(number(&report[0], name) > 0.0, "{name}");
+        }
+        assert!(number(&report[0]["bytes"], "up") > 0.0);
+        assert!(number(&report[0]["bytes"], "down") > 0.0);
+    }
+    let nowhere = [&search[..], &["--json", "none/out.json"]].concat();
+    let output = desk.shard(&nowhere).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).starts_with("error: cannot write none/out.json")
+    );
+}
+
+#[test]
+fn an_explanation_has_every_figure_of_the_report_and_names_the_leaks() {
+    let desk = Desk::with_small_vault();
+    let search = ["search", VAULT, "--query", "query.npy", "--key-file", KEY];
+    let text = desk.succeeds(&[&search[..], &["--explain", "--json", "out.json"]].concat());
+    let report = &parsed(&fs::read_to_string(desk.path("out.json")).unwrap())[0];
+    let figure = |name| number(report, name);
+    let kilobytes = |name| format!("{:.0} KB", number(&report["bytes"], name) / 1e3);
+    let expected = [
+        format!("{:.2} ms", figure("ms")),
+        format!("{} in {} ciphertexts", kilobytes("up"), figure("query_ciphertexts")),
+        format!("{} in {}", kilobytes("down"), figure("response_ciphertexts")),
+        format!("rounded to {:.1e}", figure("precision")),
+        format!("error below {:.1e}", figure("error_bound")),
+        format!("{} cells", figure("active_cells")),
+        format!("{} rows", figure("candidates")),
+    ];
+    let phases = ["route", "turn", "encrypt", "server", "open"].map(String::from);
+    let leaks = ["active-cells", "candidate-handles", "request-shape"].map(String::from);
+    for words in expected.iter().chain(&phases).chain(&leaks) {
+        assert!(text.contains(words), "expected {words:?} in\n{text}");
+    }
+    let plain = desk.succeeds(&search);
+    assert!(leaks.iter().all(|leak| !plain.contains(leak)), "{plain}");
+}
+
+#[test]
+fn an_id_cannot_command_the_terminal() {
+    let desk = Desk::with_small_vault();
+    let ids: String = (0..40).map(|row| format!("\u{1b}[2Jred{row}\u{7}\n")).collect();
+    desk.write("ids.txt", &ids);
+    desk.ingest(&["docs.npy", "--ids", "ids.txt"]);
+    let text = desk.succeeds(&["search", VAULT, "--query", "query.npy", "--key-file", KEY]);
+    assert!(text.contains("\\u{1b}[2Jred0\\u{7}"), "{text}");
+    assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+    assert!(desk.found(&[]).contains(&"\u{1b}[2Jred0\u{7}".to_owned()), "JSON keeps the id");
+}
+
+#[test]
+fn status_says_what_the_vault_holds() {
+    let desk = Desk::with_small_vault();
+    let text = desk.succeeds(&["status", VAULT, "--key-file", KEY]);
+    for words in ["40", "4 cells", "orthogonal", "12"] {
+        assert!(text.contains(words), "expected {words:?} in\n{text}");
+    }
+    let report = parsed(&desk.succeeds(&["status", VAULT, "--key-file", KEY, "--json", "-"]));
+    assert_eq!((number(&report, "documents"), number(&report, "width")), (40.0, 12.0));
+    assert_eq!(report["settings"]["transform"], "orthogonal");
+}
