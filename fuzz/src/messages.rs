@@ -1,0 +1,92 @@
+//! One sound message of every kind, and a server that they belong to.
+//!
+//! Keys and seeds are fresh in every process. What a decoder decides does not depend on them:
+//! any bytes are a ciphertext of something.
+
+use std::sync::Arc;
+
+use shard_protocol::{
+    Candidates, CellTag, Disclosed, Epoch, Leak, Limits, OpenSession, RerankRequest, Row, RowBatch,
+    RowHandle, SessionId, declassify,
+};
+use shard_rlwe::{Entropy, Layout, MergeSpan, Parameters, RequestKey, ResponseKey, SessionKey};
+use shard_server::Server;
+use shard_store::MemoryRows;
+
+/// Coordinates of the rows.
+pub const WIDTH: usize = 6;
+
+const EPOCH: Epoch = Epoch(3);
+const SESSION: SessionId = SessionId([9; 16]);
+
+/// Low enough that no mutation can make the server work for long.
+pub fn limits() -> Limits {
+    Limits { bytes: 1 << 20, cells: 16, candidates: 256, width: 4096, ..Limits::default() }
+}
+
+fn epoch() -> Disclosed<Epoch> {
+    declassify(EPOCH, Leak::CollectionShape)
+}
+
+/// Five rows in two cells.
+pub fn rows() -> RowBatch {
+    let row = |handle: u64| Row {
+        cell: CellTag(10 + handle % 2),
+        handle: RowHandle(handle),
+        coordinates: (0..WIDTH as i32).map(|j| (j - 2) * (handle as i32 + 1) * 1000).collect(),
+    };
+    RowBatch::new(
+        epoch(),
+        declassify(WIDTH, Leak::CollectionShape),
+        declassify((1..=5).map(row).collect(), Leak::StoredRows),
+    )
+}
+
+/// A server that holds [`rows`].
+pub fn server() -> Server {
+    let server = Server::new(Arc::new(MemoryRows::new()), limits());
+    server.publish(rows()).expect("an empty engine takes any batch");
+    server
+}
+
+fn candidates() -> Candidates {
+    let named = vec![vec![RowHandle(2), RowHandle(4)], vec![RowHandle(1), RowHandle(3)]];
+    Candidates::new(
+        declassify(vec![CellTag(10), CellTag(11)], Leak::ActiveCells),
+        declassify(named, Leak::CandidateHandles),
+    )
+    .expect("two cells with two rows each")
+}
+
+fn entropy() -> Entropy {
+    Entropy::from_os().expect("the operating system has randomness")
+}
+
+/// A request for four rows, two tiles a query, and the key that opens its answer.
+pub fn request() -> (RerankRequest, ResponseKey) {
+    let parameters = Parameters::default();
+    let layout = Layout::new(parameters.degree(), WIDTH, 2).expect("six coordinates in two tiles");
+    let query = layout.encode_queries(&[0.25; 2 * WIDTH], 1e6);
+    let (key, seed, ciphertexts) = RequestKey::fresh(&parameters, entropy()).encrypt(&query);
+    let shape = declassify((parameters, layout), Leak::RequestShape);
+    let request = RerankRequest::new(epoch(), shape, None, candidates(), seed, ciphertexts);
+    (request, key)
+}
+
+/// Merge keys, and a request of their session.
+pub fn session() -> (OpenSession, RerankRequest) {
+    let parameters = Parameters::default();
+    // Blocks as wide as the ring: one row a product, so that four rows take two merges.
+    let blocks = parameters.degree().coefficients() / WIDTH;
+    let layout = Layout::packed(parameters.degree(), WIDTH, 1, blocks, true)
+        .expect("blocks that fill the ring");
+    let span = MergeSpan::of(&layout, 4).expect("four rows that do not share a product");
+    let (mut key, keys) = SessionKey::fresh(parameters.degree(), span, 1, entropy());
+    let query = layout.encode_queries(&[0.25; 2 * WIDTH], 1e6);
+    let (seed, ciphertexts) =
+        key.encrypt(&parameters, &query, entropy()).expect("the first request of a session");
+    let id = || declassify(SESSION, Leak::SessionLinkage);
+    let shape = declassify((parameters, layout), Leak::RequestShape);
+    let request = RerankRequest::new(epoch(), shape, Some(id()), candidates(), seed, ciphertexts);
+    (OpenSession::new(id(), keys), request)
+}

@@ -1,0 +1,170 @@
+//! Messages between client and server.
+
+use std::sync::LazyLock;
+
+use bolero::check;
+use shard_fuzz::{SCRIPT_BYTES, damage, messages};
+use shard_protocol::{
+    MessageKind, OpenSession, Refusal, RefusalCode, RerankRequest, RerankResponse, RowBatch,
+    message_kind,
+};
+use shard_server::Server;
+
+/// Inputs of the smoke run, for each target.
+const ITERATIONS: usize = 2000;
+
+/// Serves a message. Whatever it is, the answer is one that clients know; a response fits the
+/// request and decodes.
+fn serve(server: &Server, message: &[u8]) {
+    let answer = server.handle(message);
+    let limits = messages::limits();
+    match message_kind(&answer).expect("servers answer with messages") {
+        MessageKind::Accepted => assert_eq!(answer, MessageKind::Accepted.bare()),
+        MessageKind::Refusal => {
+            let refusal = Refusal::decode(&answer, &limits).expect("a refusal that decodes");
+            assert_ne!(refusal.code, RefusalCode::Internal, "{}", refusal.text);
+        }
+        MessageKind::RerankResponse => {
+            let request =
+                RerankRequest::decode(message, &limits).expect("only requests are scored");
+            let rows = request.candidates().rows();
+            let (parameters, layout) = (request.parameters(), request.layout());
+            RerankResponse::decode(&answer, parameters, layout, rows, &limits)
+                .expect("a response of the request's shape");
+        }
+        other => panic!("a server answered with {other:?}"),
+    }
+}
+
+/// Decodes as every message there is; what decodes has one encoding.
+fn decode_as_everything(bytes: &[u8]) {
+    let limits = messages::limits();
+    let kind = message_kind(bytes);
+    if let Ok(batch) = RowBatch::decode(bytes, &limits) {
+        assert_eq!(kind, Ok(MessageKind::RowBatch));
+        assert_eq!(batch.encode(), bytes);
+    }
+    if let Ok(request) = RerankRequest::decode(bytes, &limits) {
+        assert_eq!(kind, Ok(MessageKind::RerankRequest));
+        assert_eq!(request.encode(), bytes);
+    }
+    if let Ok(session) = OpenSession::decode(bytes, &limits) {
+        assert_eq!(kind, Ok(MessageKind::OpenSession));
+        assert_eq!(session.encode(), bytes);
+    }
+    if let Ok(refusal) = Refusal::decode(bytes, &limits) {
+        assert_eq!(kind, Ok(MessageKind::Refusal));
+        // Control characters are dropped, so the bytes may differ, but only once.
+        assert!(!refusal.text.contains(char::is_control));
+        assert_eq!(Refusal::decode(&refusal.encode(), &limits), Ok(refusal));
+    }
+}
+
+/// Targets that start from a message which is refused anyway would find nothing.
+#[test]
+fn sound_messages_are_accepted_and_scored() {
+    let kind_of = |server: &Server, message: &[u8]| message_kind(&server.handle(message));
+    let server = messages::server();
+    assert_eq!(kind_of(&server, &messages::rows().encode()), Ok(MessageKind::Accepted));
+    let request = messages::request().0.encode();
+    assert_eq!(kind_of(&server, &request), Ok(MessageKind::RerankResponse));
+    let (session, request) = messages::session();
+    assert_eq!(kind_of(&server, &request.encode()), Ok(MessageKind::Refusal), "no keys yet");
+    assert_eq!(kind_of(&server, &session.encode()), Ok(MessageKind::Accepted));
+    assert_eq!(kind_of(&server, &request.encode()), Ok(MessageKind::RerankResponse));
+}
+
+#[test]
+fn noise() {
+    let header = MessageKind::Accepted.bare();
+    check!().with_iterations(ITERATIONS).with_max_len(256).for_each(|input: &[u8]| {
+        decode_as_everything(input);
+        // The same behind a sound magic and version.
+        let framed = [&header[..6], input].concat();
+        decode_as_everything(&framed);
+        serve(&messages::server(), &framed);
+    });
+}
+
+#[test]
+fn row_batches() {
+    static SOUND: LazyLock<Vec<u8>> = LazyLock::new(|| messages::rows().encode());
+    static REQUEST: LazyLock<Vec<u8>> = LazyLock::new(|| messages::request().0.encode());
+    check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {
+        let bytes = damage(&SOUND, script);
+        decode_as_everything(&bytes);
+        let server = messages::server();
+        serve(&server, &bytes);
+        serve(&server, &REQUEST);
+    });
+}
+
+#[test]
+fn rerank_requests() {
+    static SOUND: LazyLock<Vec<u8>> = LazyLock::new(|| messages::request().0.encode());
+    static SERVER: LazyLock<Server> = LazyLock::new(messages::server);
+    check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {
+        let bytes = damage(&SOUND, script);
+        decode_as_everything(&bytes);
+        serve(&SERVER, &bytes);
+    });
+}
+
+#[test]
+fn merged_rerank_requests() {
+    static SESSION: LazyLock<(Server, Vec<u8>)> = LazyLock::new(|| {
+        let (session, request) = messages::session();
+        let server = messages::server();
+        server.open_session(&session);
+        (server, request.encode())
+    });
+    check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {
+        let (server, sound) = &*SESSION;
+        let bytes = damage(sound, script);
+        decode_as_everything(&bytes);
+        serve(server, &bytes);
+    });
+}
+
+#[test]
+fn sessions() {
+    static SESSION: LazyLock<(Vec<u8>, Vec<u8>)> = LazyLock::new(|| {
+        let (session, request) = messages::session();
+        (session.encode(), request.encode())
+    });
+    check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {
+        let (sound, request) = &*SESSION;
+        let bytes = damage(sound, script);
+        decode_as_everything(&bytes);
+        let server = messages::server();
+        serve(&server, &bytes);
+        serve(&server, request);
+    });
+}
+
+#[test]
+fn refusals() {
+    let text = "row 7f is not h\u{e9}re\n".into();
+    let sound = Refusal { code: RefusalCode::UnknownRow, text }.encode();
+    check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {
+        decode_as_everything(&damage(&sound, script));
+    });
+}
+
+#[test]
+fn rerank_responses() {
+    let (request, key) = messages::request();
+    let sound = messages::server().handle(&request.encode());
+    let limits = messages::limits();
+    let (parameters, layout) = (request.parameters(), request.layout());
+    let rows = request.candidates().rows();
+    check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {
+        let bytes = damage(&sound, script);
+        decode_as_everything(&bytes);
+        if let Ok(answer) = RerankResponse::decode(&bytes, parameters, layout, rows, &limits) {
+            assert_eq!(answer.encode(), bytes);
+            let opened: usize = answer.responses().iter().map(|one| key.open(one).len()).sum();
+            assert_eq!(opened, rows);
+        }
+    });
+}
