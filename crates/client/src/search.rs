@@ -33,6 +33,8 @@ pub struct SearchOptions {
     pub precision: f64,
     /// Control scores that every answer is checked by.
     pub canaries: usize,
+    /// Requests that the secret of a session serves, where responses are merged.
+    pub session_requests: u32,
 }
 
 impl Default for SearchOptions {
@@ -44,6 +46,7 @@ impl Default for SearchOptions {
             objective: Objective::Latency,
             precision: 2e-6,
             canaries: 8,
+            session_requests: 64,
         }
     }
 }
@@ -218,6 +221,7 @@ impl<T: Transport> Searcher<T> {
                 query: &encoded,
                 candidates: &named,
                 limits: &self.limits,
+                session_requests: options.session_requests,
             },
         )?;
 

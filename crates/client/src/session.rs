@@ -13,9 +13,6 @@ use shard_rlwe::{Entropy, MergeSpan, Plan, Query, RequestKey, Response, RingDegr
 use crate::error::ClientError;
 use crate::transport::Transport;
 
-/// Requests that one session secret serves.
-pub(crate) const SESSION_REQUESTS: u32 = 64;
-
 /// What came back of a request.
 pub(crate) struct Exchanged {
     /// Opened coefficients of all candidates, in order.
@@ -56,6 +53,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) query: &'a Query,
     pub(crate) candidates: &'a Candidates,
     pub(crate) limits: &'a Limits,
+    /// Requests that a session opened for this one may serve.
+    pub(crate) session_requests: u32,
 }
 
 impl Sessions {
@@ -108,7 +107,7 @@ impl Sessions {
             0
         } else {
             *current = None;
-            let (session, bytes) = open_session(transport, degree, span, request.limits)?;
+            let (session, bytes) = open_session(transport, degree, span, request)?;
             *current = Some(session);
             bytes
         };
@@ -188,14 +187,15 @@ fn open_session(
     transport: &dyn Transport,
     degree: RingDegree,
     span: MergeSpan,
-    limits: &Limits,
+    request: &Outgoing<'_>,
 ) -> Result<(Session, usize), ClientError> {
-    let (key, keys) = SessionKey::fresh(degree, span, SESSION_REQUESTS, Entropy::from_os()?);
+    let requests = request.session_requests.max(1);
+    let (key, keys) = SessionKey::fresh(degree, span, requests, Entropy::from_os()?);
     let mut id = SessionId([0; 16]);
     shard_rlwe::fill_from_os(&mut id.0)?;
     let message = OpenSession::new(declassify(id, Leak::SessionLinkage), keys).encode();
     let bytes = message.len();
-    exchange(transport, message, limits)?;
+    exchange(transport, message, request.limits)?;
     Ok((Session { id, span, degree, key }, bytes))
 }
 

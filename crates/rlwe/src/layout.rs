@@ -176,7 +176,7 @@ impl Layout {
     }
 
     /// The coefficients that hold the `used` inner products of a response, in order.
-    pub(crate) fn targets(&self, used: usize) -> Vec<usize> {
+    pub fn targets(&self, used: usize) -> Vec<usize> {
         let levels = self.levels(used);
         let slots = self.slots();
         (0..used)
