@@ -2,6 +2,7 @@
 
 use shard_geometry::{CellsError, PcaError, RouteError, SplitError, TuneError, VectorError};
 use shard_protocol::{CandidateError, DecodeError, Refusal, RowHandle};
+use shard_rlwe::slots::SlotsError;
 use shard_rlwe::{EntropyError, OperandOverflow, SessionSpent};
 
 use crate::payload::PayloadError;
@@ -95,6 +96,9 @@ pub enum ClientError {
     /// The server refused.
     #[error("the server refused: {0}")]
     Refused(#[from] Refusal),
+    /// The slot layout cannot carry these vectors.
+    #[error(transparent)]
+    Slots(#[from] SlotsError),
     /// A session's key was asked for more than it may do.
     #[error(transparent)]
     Spent(#[from] SessionSpent),

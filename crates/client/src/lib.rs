@@ -24,6 +24,7 @@ mod protect;
 mod search;
 mod session;
 mod settings;
+mod slots;
 mod transport;
 pub mod vault;
 
@@ -35,6 +36,6 @@ pub use index::Index;
 pub use keys::{KeyOwner, KeySchedule};
 pub use model::{Model, TuningRecord, WidthTried};
 pub use payload::PayloadError;
-pub use search::{Answer, Cost, SearchOptions, Searcher, Timings};
+pub use search::{Answer, Cost, LayoutChoice, SearchOptions, Searcher, Timings};
 pub use settings::{CellCount, Choice, Settings, TransformKind};
 pub use transport::Transport;

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 use shard_geometry::{FlatRouter, InvertedRouter, Ranked, check_vector, top_k};
 use shard_protocol::{Candidates, CellTag, Leak, Limits, RowBatch, RowHandle, declassify};
-use shard_rlwe::{Objective, OperandBound, Plan, ScoreScale, Workload, fill_from_os, plan};
+use shard_rlwe::slots::{SlotsLayout, SlotsNoise, SlotsParameters};
+use shard_rlwe::{
+    OPERAND_BITS, Objective, OperandBound, Plan, ScoreScale, Workload, fill_from_os, plan,
+};
 use zeroize::Zeroizing;
 
 use crate::collection::Collection;
@@ -14,7 +17,23 @@ use crate::error::ClientError;
 use crate::keys::KeyOwner;
 use crate::model::most_candidates;
 use crate::session::{Outgoing, Sessions};
+use crate::slots::{SlotsOutgoing, SlotsSessions};
 use crate::transport::Transport;
+
+/// How vectors lie in ciphertexts.
+#[derive(Clone, PartialEq, Debug)]
+pub enum LayoutChoice {
+    /// In coefficients, as the planner decides.
+    Coefficients,
+    /// In slots, as the paper has it: this many cells a ciphertext. Keys live for a session,
+    /// and the prefix part of each score is disclosed.
+    Slots {
+        /// Ring, chain of primes and scale.
+        parameters: SlotsParameters,
+        /// Cells a ciphertext.
+        cells: usize,
+    },
+}
 
 /// How to search.
 #[derive(Clone, Debug)]
@@ -25,6 +44,8 @@ pub struct SearchOptions {
     pub candidates: Option<usize>,
     /// Cells whose rows are looked at; all when `None`.
     pub probe: Option<usize>,
+    /// How vectors lie in ciphertexts.
+    pub layout: LayoutChoice,
     /// What the plan is to be good at. With `Latency` every request has a secret of its own;
     /// the others may merge responses under a secret that serves a session, which rests on
     /// circular security besides RLWE.
@@ -43,6 +64,7 @@ impl Default for SearchOptions {
             top: 10,
             candidates: None,
             probe: None,
+            layout: LayoutChoice::Coefficients,
             objective: Objective::Latency,
             precision: 2e-6,
             canaries: 8,
@@ -92,8 +114,8 @@ pub struct Cost {
     pub query_ciphertexts: usize,
     /// Ciphertexts received.
     pub response_ciphertexts: usize,
-    /// How the request was made.
-    pub plan: Plan,
+    /// How the request was made, in the coefficient layout.
+    pub plan: Option<Plan>,
     /// Wall time by phase.
     pub timings: Timings,
 }
@@ -152,18 +174,40 @@ impl Turned {
     }
 }
 
-/// Searches through one server. Holds what outlives a request: the session's secret, if the
-/// plan merges.
+/// Searches through one server. Holds what outlives a request: the secrets of open sessions.
 pub struct Searcher<T> {
     transport: T,
     limits: Limits,
     sessions: Sessions,
+    slots_sessions: SlotsSessions,
+}
+
+/// Scores of all candidates and what they cost.
+struct Scored {
+    /// Of the residual, or of the whole vector when `with_prefix`.
+    scores: Vec<f64>,
+    with_prefix: bool,
+    error_bound: f64,
+    plan: Option<Plan>,
+    query_ciphertexts: usize,
+    response_ciphertexts: usize,
+    bytes_up: usize,
+    bytes_down: usize,
+    bytes_once: usize,
+    encrypt: Duration,
+    server: Duration,
+    open: Duration,
 }
 
 impl<T: Transport> Searcher<T> {
     /// A searcher without an open session.
     pub fn new(transport: T) -> Self {
-        Self { transport, limits: Limits::default(), sessions: Sessions::default() }
+        Self {
+            transport,
+            limits: Limits::default(),
+            sessions: Sessions::default(),
+            slots_sessions: SlotsSessions::default(),
+        }
     }
 
     /// The server it searches through.
@@ -178,10 +222,70 @@ impl<T: Transport> Searcher<T> {
         query: &[f32],
         options: &SearchOptions,
     ) -> Result<Answer, ClientError> {
-        let model = collection.model();
         let turned = collection.turn(query, options, options.canaries)?;
+        let handles = |cell: &ActiveCell| cell.members.iter().map(|(handle, _)| *handle).collect();
+        let tags = turned.cells.iter().map(|cell| cell.tag).collect();
+        let named = Candidates::new(
+            declassify(tags, Leak::ActiveCells),
+            declassify(turned.cells.iter().map(handles).collect(), Leak::CandidateHandles),
+        )?;
+        let scored = match &options.layout {
+            LayoutChoice::Coefficients => self.score(collection, &turned, &named, options)?,
+            LayoutChoice::Slots { parameters, cells } => {
+                let width = collection.model().split().private();
+                let layout = SlotsLayout::new(parameters.clone(), width, *cells)?;
+                self.score_in_slots(collection, &turned, &named, &layout, options)?
+            }
+        };
 
         let start = Instant::now();
+        if let Err(alarm) = collection.check_canaries(&turned, &scored) {
+            self.sessions.retire();
+            self.slots_sessions.retire();
+            return Err(alarm);
+        }
+        let error_bound = scored.error_bound + collection.prefix_rounding(&turned.prefix);
+        let precision = grid(error_bound);
+        let hits =
+            collection.rank(&turned, &scored.scores, scored.with_prefix, precision, options.top);
+        let ranked = start.elapsed();
+
+        let canaries = turned.members().filter(|m| matches!(m, Member::Canary(_))).count();
+        Ok(Answer {
+            hits,
+            precision,
+            error_bound,
+            cost: Cost {
+                bytes_up: scored.bytes_up,
+                bytes_down: scored.bytes_down,
+                bytes_once: scored.bytes_once,
+                candidates: scored.scores.len() - canaries,
+                canaries,
+                active_cells: turned.cells.len(),
+                query_ciphertexts: scored.query_ciphertexts,
+                response_ciphertexts: scored.response_ciphertexts,
+                plan: scored.plan,
+                timings: Timings {
+                    route: turned.route,
+                    turn: turned.turn,
+                    encrypt: scored.encrypt,
+                    server: scored.server,
+                    open: scored.open + ranked,
+                },
+            },
+        })
+    }
+
+    /// Scores in coefficients, as planned.
+    fn score(
+        &self,
+        collection: &Collection,
+        turned: &Turned,
+        named: &Candidates,
+        options: &SearchOptions,
+    ) -> Result<Scored, ClientError> {
+        let start = Instant::now();
+        let model = collection.model();
         let groups: Vec<usize> = turned.cells.iter().map(|cell| cell.members.len()).collect();
         let width = model.split().private();
         let plan = plan(
@@ -206,12 +310,6 @@ impl<T: Transport> Searcher<T> {
             groups.iter().sum(),
         );
         let encoded = plan.layout.encode_queries(&turned.queries, scale.query());
-        let handles = |cell: &ActiveCell| cell.members.iter().map(|(handle, _)| *handle).collect();
-        let tags = turned.cells.iter().map(|cell| cell.tag).collect();
-        let named = Candidates::new(
-            declassify(tags, Leak::ActiveCells),
-            declassify(turned.cells.iter().map(handles).collect(), Leak::CandidateHandles),
-        )?;
         let planned = start.elapsed();
         let exchanged = self.sessions.exchange(
             &self.transport,
@@ -219,48 +317,73 @@ impl<T: Transport> Searcher<T> {
                 epoch: model.epoch(),
                 plan: &plan,
                 query: &encoded,
-                candidates: &named,
+                candidates: named,
                 limits: &self.limits,
                 session_requests: options.session_requests,
             },
         )?;
+        Ok(Scored {
+            scores: exchanged.opened.iter().map(|&value| scale.to_score(value)).collect(),
+            with_prefix: false,
+            error_bound: scale.error_bound(),
+            query_ciphertexts: plan.layout.ciphertexts(turned.cells.len()),
+            plan: Some(plan),
+            response_ciphertexts: exchanged.responses,
+            bytes_up: exchanged.bytes_up,
+            bytes_down: exchanged.bytes_down,
+            bytes_once: exchanged.bytes_once,
+            encrypt: planned + exchanged.encrypt,
+            server: exchanged.server,
+            open: exchanged.open,
+        })
+    }
 
-        let start = Instant::now();
-        let scores: Vec<f64> =
-            exchanged.coefficients.iter().map(|&coefficient| scale.to_score(coefficient)).collect();
-        let checked = collection.check_canaries(&turned, &scores, scale.error_bound());
-        if let Err(alarm) = checked {
-            self.sessions.retire();
-            return Err(alarm);
-        }
-        let error_bound = scale.error_bound() + collection.prefix_rounding(&turned.prefix);
-        let precision = grid(error_bound);
-        let hits = collection.rank(&turned, &scores, precision, options.top);
-        let ranked = start.elapsed();
-
-        let canaries = turned.members().filter(|m| matches!(m, Member::Canary(_))).count();
-        Ok(Answer {
-            hits,
-            precision,
-            error_bound,
-            cost: Cost {
-                bytes_up: exchanged.bytes_up,
-                bytes_down: exchanged.bytes_down,
-                bytes_once: exchanged.bytes_once,
-                candidates: scores.len() - canaries,
-                canaries,
-                active_cells: turned.cells.len(),
-                query_ciphertexts: plan.layout.ciphertexts(turned.cells.len()),
-                response_ciphertexts: exchanged.responses,
-                plan,
-                timings: Timings {
-                    route: turned.route,
-                    turn: turned.turn,
-                    encrypt: planned + exchanged.encrypt,
-                    server: exchanged.server,
-                    open: exchanged.open + ranked,
-                },
+    /// Scores in slots, the prefix part added under encryption. The server counts rows in units
+    /// of `2^(OPERAND_BITS - k)`, so everything here is divided by that.
+    fn score_in_slots(
+        &self,
+        collection: &Collection,
+        turned: &Turned,
+        named: &Candidates,
+        layout: &SlotsLayout,
+        options: &SearchOptions,
+    ) -> Result<Scored, ClientError> {
+        let model = collection.model();
+        let unit = 2_f64.powi(OPERAND_BITS - model.operand_scale().exponent());
+        let sizes = turned.cells.iter().map(|cell| cell.members.len());
+        let cells: Vec<usize> =
+            sizes.enumerate().flat_map(|(at, size)| std::iter::repeat_n(at, size)).collect();
+        let prefixes = collection.prefix_scores(turned);
+        let exchanged = self.slots_sessions.exchange(
+            &self.transport,
+            &SlotsOutgoing {
+                epoch: model.epoch(),
+                layout,
+                queries: &turned.queries,
+                candidates: named,
+                cells: &cells,
+                prefix_scores: prefixes.iter().map(|prefix| prefix / unit).collect(),
+                limits: &self.limits,
+                session_requests: options.session_requests,
             },
+        )?;
+        let query = &turned.queries[..layout.width()];
+        let query_norm = query.iter().map(|t| t * t).sum::<f64>().sqrt();
+        let operand_norm = turned.bound.norm() * 2_f64.powi(-OPERAND_BITS);
+        let noise = SlotsNoise::new(layout.parameters());
+        Ok(Scored {
+            scores: exchanged.opened.iter().map(|score| score * unit).collect(),
+            with_prefix: true,
+            error_bound: unit * noise.error_bound(query_norm, operand_norm, layout.span()),
+            plan: None,
+            query_ciphertexts: layout.query_ciphertexts(turned.cells.len()),
+            response_ciphertexts: exchanged.responses,
+            bytes_up: exchanged.bytes_up,
+            bytes_down: exchanged.bytes_down,
+            bytes_once: exchanged.bytes_once,
+            encrypt: exchanged.encrypt,
+            server: exchanged.server,
+            open: exchanged.open,
         })
     }
 }
@@ -289,7 +412,7 @@ impl Collection {
                 scores.push(product * unit);
             }
         }
-        Ok(self.rank(&turned, &scores, 0.0, options.top))
+        Ok(self.rank(&turned, &scores, false, 0.0, options.top))
     }
 
     /// Routes the query and turns it by the key of every active cell.
@@ -415,12 +538,7 @@ impl Collection {
     }
 
     /// Holds the scores of canaries against what they must be.
-    fn check_canaries(
-        &self,
-        turned: &Turned,
-        scores: &[f64],
-        error_bound: f64,
-    ) -> Result<(), ClientError> {
+    fn check_canaries(&self, turned: &Turned, scored: &Scored) -> Result<(), ClientError> {
         let width = self.model().split().private();
         let queries = turned.queries.chunks_exact(width);
         let expected = turned.cells.iter().zip(queries).flat_map(|(cell, query)| {
@@ -432,27 +550,65 @@ impl Collection {
                 }
             })
         });
+        let prefixes = self.prefix_scores(turned);
         let mut checked = 0;
         let mut wrong = 0;
-        for (score, expected) in scores.iter().zip(expected) {
+        for ((score, expected), prefix) in scored.scores.iter().zip(expected).zip(prefixes) {
             let Some(expected) = expected else { continue };
+            let expected = expected + if scored.with_prefix { prefix } else { 0.0 };
             checked += 1;
-            // Eight deviations: an honest server trips this once in 10^14 scores.
-            wrong += usize::from((score - expected).abs() > error_bound * 8.0 / 6.0);
+            // A third beyond the stated bound (eight deviations in coefficients): an honest
+            // server trips this once in 10^14 scores. Written so that a NaN trips it too.
+            let near = (score - expected).abs() <= scored.error_bound * 4.0 / 3.0;
+            wrong += usize::from(!near);
         }
         if wrong > 0 { Err(ClientError::FalseAnswer { wrong, checked }) } else { Ok(()) }
     }
 
-    /// `<u_q, u_i> + <r_q, r_i> + q . mu = q . x_i`, rounded to the grid, best first.
-    fn rank(&self, turned: &Turned, residual_scores: &[f64], grid: f64, top: usize) -> Vec<Ranked> {
-        let scored = turned.members().zip(residual_scores).filter_map(|(member, residual)| {
-            let Member::Document(row) = member else { return None };
+    /// `<u_q, u_i>` of every candidate. A canary has no prefix; it gets one between those of
+    /// two documents, so that it does not stand out where prefix scores are disclosed.
+    fn prefix_scores(&self, turned: &Turned) -> Vec<f64> {
+        let own = |row: u32| -> f64 {
             let stored = self.index().prefix(row);
-            let prefix: f64 =
-                turned.prefix.iter().zip(stored).map(|(q, u)| q * f64::from(*u)).sum();
-            let score = prefix + residual + turned.offset;
-            Some((row, if grid > 0.0 { (score / grid).round() * grid } else { score }))
-        });
+            turned.prefix.iter().zip(stored).map(|(q, u)| q * f64::from(*u)).sum()
+        };
+        let documents: Vec<u32> = turned
+            .members()
+            .filter_map(|member| match member {
+                Member::Document(row) => Some(row),
+                Member::Canary(_) => None,
+            })
+            .collect();
+        let between = |number: u32| {
+            let pick = |offset: usize| own(documents[(number as usize + offset) % documents.len()]);
+            0.4 * pick(0) + 0.6 * pick(documents.len() / 2)
+        };
+        turned
+            .members()
+            .map(|member| match member {
+                Member::Document(row) => own(row),
+                Member::Canary(number) => between(number),
+            })
+            .collect()
+    }
+
+    /// `<u_q, u_i> + <r_q, r_i> + q . mu = q . x_i`, rounded to the grid, best first.
+    fn rank(
+        &self,
+        turned: &Turned,
+        scores: &[f64],
+        with_prefix: bool,
+        grid: f64,
+        top: usize,
+    ) -> Vec<Ranked> {
+        let prefixes = self.prefix_scores(turned);
+        let scored =
+            turned.members().zip(scores).zip(prefixes).filter_map(|((member, score), prefix)| {
+                let Member::Document(row) = member else { return None };
+                let prefix = if with_prefix { 0.0 } else { prefix };
+                let score = prefix + score + turned.offset;
+                Some((row, if grid > 0.0 { (score / grid).round() * grid } else { score }))
+            });
         top_k(scored, top)
     }
 

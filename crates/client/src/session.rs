@@ -14,9 +14,9 @@ use crate::error::ClientError;
 use crate::transport::Transport;
 
 /// What came back of a request.
-pub(crate) struct Exchanged {
-    /// Opened coefficients of all candidates, in order.
-    pub(crate) coefficients: Vec<i64>,
+pub(crate) struct Exchanged<V> {
+    /// What was read of all candidates, in order.
+    pub(crate) opened: Vec<V>,
     pub(crate) bytes_up: usize,
     pub(crate) bytes_down: usize,
     /// Bytes of keys that had to be sent first.
@@ -78,7 +78,7 @@ impl Sessions {
         &self,
         transport: &dyn Transport,
         request: &Outgoing<'_>,
-    ) -> Result<Exchanged, ClientError> {
+    ) -> Result<Exchanged<i64>, ClientError> {
         let Some(span) = request.plan.span else {
             return exchange_alone(transport, request);
         };
@@ -97,7 +97,7 @@ impl Sessions {
         transport: &dyn Transport,
         request: &Outgoing<'_>,
         span: MergeSpan,
-    ) -> Result<Exchanged, ClientError> {
+    ) -> Result<Exchanged<i64>, ClientError> {
         let degree = request.plan.layout.degree();
         let parameters = &request.plan.parameters;
         // The lock is held through the exchange: another thread must neither spend the last
@@ -148,7 +148,7 @@ impl Outgoing<'_> {
         encrypt: Duration,
         bytes_once: usize,
         open: impl Fn(&Response) -> Vec<i64> + Sync + Send,
-    ) -> Result<Exchanged, ClientError> {
+    ) -> Result<Exchanged<i64>, ClientError> {
         let bytes_up = message.len();
         let start = Instant::now();
         let bytes = exchange(transport, message, self.limits)?;
@@ -157,9 +157,9 @@ impl Outgoing<'_> {
         let (parameters, layout) = (&self.plan.parameters, &self.plan.layout);
         let rows = self.candidates.rows();
         let answer = RerankResponse::decode(&bytes, parameters, layout, rows, self.limits)?;
-        let coefficients = answer.responses().par_iter().flat_map_iter(open).collect();
+        let opened = answer.responses().par_iter().flat_map_iter(open).collect();
         Ok(Exchanged {
-            coefficients,
+            opened,
             bytes_up,
             bytes_down: bytes.len(),
             bytes_once,
@@ -175,7 +175,7 @@ impl Outgoing<'_> {
 fn exchange_alone(
     transport: &dyn Transport,
     request: &Outgoing<'_>,
-) -> Result<Exchanged, ClientError> {
+) -> Result<Exchanged<i64>, ClientError> {
     let start = Instant::now();
     let key = RequestKey::fresh(&request.plan.parameters, Entropy::from_os()?);
     let (key, seed, ciphertexts) = key.encrypt(request.query);
@@ -200,7 +200,7 @@ fn open_session(
 }
 
 /// Sends a message; a refusal comes back as an error.
-fn exchange(
+pub(crate) fn exchange(
     transport: &dyn Transport,
     message: Vec<u8>,
     limits: &Limits,

@@ -7,12 +7,13 @@ use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use shard_client::vault::{KdfCost, Unlock, Vault};
 use shard_client::{
-    CellCount, Choice, ClientError, Collection, Documents, SearchOptions, Searcher, Settings,
-    TransformKind, Transport, create_vault, ingest, release, stored_vectors,
+    CellCount, Choice, ClientError, Collection, Documents, LayoutChoice, SearchOptions, Searcher,
+    Settings, TransformKind, Transport, create_vault, ingest, release, stored_vectors,
 };
 use shard_geometry::{VectorSet, dot_f64, exact_top_k};
 use shard_protocol::{Leak, Limits, RefusalCode, Row, RowBatch, declassify};
 use shard_rlwe::Objective;
+use shard_rlwe::slots::SlotsParameters;
 use shard_server::Server;
 use shard_store::MemoryRows;
 use tempfile::TempDir;
@@ -254,6 +255,31 @@ fn a_replaced_document_with_a_key_of_its_own_gets_another_name() {
     let rows = release(&world.vault).unwrap();
     assert!(rows.rows().iter().all(|row| row.handle != before));
     assert_eq!(rows.rows().len(), 60 + 32);
+}
+
+#[test]
+fn the_slot_layout_gives_the_same_ranking() {
+    let mut rng = ChaCha20Rng::seed_from_u64(19);
+    let world = world(&settings(CellCount::Cells(4)), vectors(&mut rng, 80, 48, 1.0));
+    let collection = Collection::open(&world.vault).unwrap();
+    let searcher = searcher(&world.vault);
+    let queries = vectors(&mut rng, 2, 48, 1.0);
+    let mut once = Vec::new();
+    for (row, cells) in [(0, 1), (1, 1), (1, 3)] {
+        let layout = LayoutChoice::Slots { parameters: SlotsParameters::paper_baseline(), cells };
+        let in_slots = SearchOptions { layout, candidates: Some(12), ..options() };
+        let query = queries.row(row);
+        let answer = searcher.search(&collection, query, &in_slots).unwrap();
+        assert!(answer.error_bound < 1e-4, "{}", answer.error_bound);
+        for hit in &answer.hits {
+            let exact = dot_f64(query, world.documents.row(hit.row as usize));
+            assert!((hit.score - exact).abs() <= answer.error_bound + answer.precision / 2.0);
+        }
+        assert_eq!(answer.cost.response_ciphertexts, 12 + answer.cost.canaries);
+        assert_eq!(answer.cost.query_ciphertexts, answer.cost.active_cells.div_ceil(cells));
+        once.push(answer.cost.bytes_once);
+    }
+    assert!(once[0] > 1_000_000 && once[1] == 0 && once[2] > 1_000_000, "{once:?}");
 }
 
 #[test]

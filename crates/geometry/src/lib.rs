@@ -48,7 +48,7 @@ pub mod vectors;
 pub use cells::{CellLists, Cells, CellsError};
 pub use pca::{Pca, PcaError};
 pub use route::{FlatRouter, InvertedRouter, RouteError};
-pub use score::{Ranked, dot_f64, exact_scores, exact_top_k, top_k};
+pub use score::{Ranked, dot_f64, exact_scores, exact_top_k, exact_top_k_f64, top_k};
 pub use split::{Split, SplitError};
 pub use transform::{OrthogonalKey, StructuredKey, Transform};
 pub use tune::{SampleSource, TuneError, TuneRequest, Tuning, WidthMeasurement, tune};

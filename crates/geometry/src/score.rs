@@ -84,8 +84,8 @@ pub fn exact_top_k_f64(
     if query.len() != width {
         return Err(VectorError::WrongWidth { expected: width, actual: query.len() });
     }
-    // Not `>=`, which a NaN would pass.
-    if let Some(column) = query.iter().position(|value| !(value.abs() < QUERY_LIMIT)) {
+    let usable = |value: &f64| value.abs() < QUERY_LIMIT; // false for a NaN
+    if let Some(column) = query.iter().position(|value| !usable(value)) {
         return Err(VectorError::NotFinite { row: 0, column });
     }
     let scores = scores(vectors, |scores, rows| {

@@ -16,13 +16,15 @@ pub enum Leak {
     CandidateHandles,
     /// Parameters, size and time of a request.
     RequestShape,
-    /// Which requests belong to one merge session.
+    /// Which requests belong to one session.
     SessionLinkage,
+    /// The prefix part of every candidate's score, which the slot layout adds under encryption.
+    PrefixScores,
 }
 
 impl Leak {
     /// Every leak, in the order of the contract.
-    pub const ALL: [Leak; 7] = [
+    pub const ALL: [Leak; 8] = [
         Leak::StoredRows,
         Leak::CellMembership,
         Leak::CollectionShape,
@@ -30,6 +32,7 @@ impl Leak {
         Leak::CandidateHandles,
         Leak::RequestShape,
         Leak::SessionLinkage,
+        Leak::PrefixScores,
     ];
 
     /// The name that the contract, the demo and the audit use.
@@ -42,6 +45,7 @@ impl Leak {
             Leak::CandidateHandles => "candidate-handles",
             Leak::RequestShape => "request-shape",
             Leak::SessionLinkage => "session-linkage",
+            Leak::PrefixScores => "prefix-scores",
         }
     }
 
@@ -56,7 +60,10 @@ impl Leak {
             Leak::ActiveCells => "which cells a query touches",
             Leak::CandidateHandles => "which rows a query asks about, without order or scores",
             Leak::RequestShape => "ring parameters, bytes and time of each request",
-            Leak::SessionLinkage => "which requests belong to one session (only with merging)",
+            Leak::SessionLinkage => {
+                "which requests belong to one session (only with merging or slots)"
+            }
+            Leak::PrefixScores => "the prefix part of each score (only with slots)",
         }
     }
 }

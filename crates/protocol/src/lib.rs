@@ -15,7 +15,7 @@
 //! # Map
 //!
 //! `leak` (trust boundary) · `names` (tags, handles, epochs) · `wire` (reader, header, limits) ·
-//! `rows`, `session`, `rerank`, `refusal` (messages).
+//! `rows`, `session`, `rerank`, `slots`, `refusal` (messages).
 //!
 //! # Non-goals
 //!
@@ -27,6 +27,7 @@ mod refusal;
 mod rerank;
 mod rows;
 mod session;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -37,4 +38,5 @@ pub use refusal::{Refusal, RefusalCode};
 pub use rerank::{CandidateError, Candidates, RerankRequest, RerankResponse};
 pub use rows::{Row, RowBatch};
 pub use session::{OpenSession, SessionId};
+pub use slots::{OpenSlotsSession, SlotsRequest, SlotsResponse};
 pub use wire::{DecodeError, Limits, MessageKind, WIRE_VERSION, message_kind};

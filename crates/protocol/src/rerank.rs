@@ -83,6 +83,46 @@ impl Candidates {
     pub fn rows(&self) -> usize {
         self.rows.iter().map(Vec::len).sum()
     }
+
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.count(self.cells());
+        writer.count(self.rows());
+        for (tag, rows) in self.iter() {
+            writer.u64(tag.0);
+            writer.count(rows.len());
+        }
+        for (_, rows) in self.iter() {
+            rows.iter().for_each(|handle| writer.u64(handle.0));
+        }
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>, limits: &Limits) -> Result<Self, DecodeError> {
+        let cells = reader.count("cells", limits.cells)?;
+        let total = reader.count("candidates", limits.candidates)?;
+        let mut sizes = Vec::new();
+        for field in reader.fields(cells, 12)? {
+            let size = u32::from_le_bytes(field[8..].try_into().expect("four bytes")) as usize;
+            if size == 0 {
+                return Err(DecodeError::Invalid("a cell without candidates"));
+            }
+            sizes.push((CellTag(word(&field[..8])), size));
+        }
+        if sizes.iter().map(|(_, size)| size).sum::<usize>() != total {
+            return Err(DecodeError::Invalid("candidates of the cells do not add up"));
+        }
+        let tags: Vec<CellTag> = sizes.iter().map(|(tag, _)| *tag).collect();
+        ascending("cell tags", &tags)?;
+        let mut handles = reader.fields(total, 8)?.map(|field| RowHandle(word(field)));
+        let mut listed = Vec::with_capacity(cells);
+        for (_, size) in &sizes {
+            let rows: Vec<RowHandle> = handles.by_ref().take(*size).collect();
+            ascending("row handles", &rows)?;
+            listed.push(rows);
+        }
+        let cells = declassify(tags, Leak::ActiveCells);
+        Self::new(cells, declassify(listed, Leak::CandidateHandles))
+            .map_err(|_| DecodeError::Invalid("a request without candidates"))
+    }
 }
 
 /// An encrypted query: for each active cell the query under that cell's key, encrypted, and the
@@ -173,16 +213,8 @@ impl RerankRequest {
         if let Some(session) = &self.session {
             writer.raw(&session.0);
         }
-        writer.count(self.candidates.cells());
-        writer.count(self.candidates.rows());
         writer.raw(&self.seed.0);
-        for (tag, rows) in self.candidates.iter() {
-            writer.u64(tag.0);
-            writer.count(rows.len());
-        }
-        for (_, rows) in self.candidates.iter() {
-            rows.iter().for_each(|handle| writer.u64(handle.0));
-        }
+        self.candidates.write(&mut writer);
         self.ciphertexts.iter().for_each(|ciphertext| writer.raw(ciphertext.as_bytes()));
         writer.bytes
     }
@@ -204,35 +236,9 @@ impl RerankRequest {
             _ => return Err(DecodeError::Invalid("a merge flag that is neither 0 nor 1")),
         };
         let layout = Layout::packed(degree, width, tiles, blocks, session.is_some())?;
-        let cells = reader.count("cells", limits.cells)?;
-        let total = reader.count("candidates", limits.candidates)?;
         let seed = Seed(reader.array()?);
-
-        let mut sizes = Vec::new();
-        for field in reader.fields(cells, 12)? {
-            let size = u32::from_le_bytes(field[8..].try_into().expect("four bytes")) as usize;
-            if size == 0 {
-                return Err(DecodeError::Invalid("a cell without candidates"));
-            }
-            sizes.push((CellTag(word(&field[..8])), size));
-        }
-        if sizes.iter().map(|(_, size)| size).sum::<usize>() != total {
-            return Err(DecodeError::Invalid("candidates of the cells do not add up"));
-        }
-        ascending("cell tags", &sizes.iter().map(|(tag, _)| *tag).collect::<Vec<_>>())?;
-        let mut handles = reader.fields(total, 8)?.map(|field| RowHandle(word(field)));
-        let mut listed = Vec::with_capacity(cells);
-        for (_, size) in &sizes {
-            let rows: Vec<RowHandle> = handles.by_ref().take(*size).collect();
-            ascending("row handles", &rows)?;
-            listed.push(rows);
-        }
-        let tags = sizes.iter().map(|(tag, _)| *tag).collect();
-        let candidates = Candidates::new(
-            declassify(tags, Leak::ActiveCells),
-            declassify(listed, Leak::CandidateHandles),
-        )
-        .map_err(|_| DecodeError::Invalid("a request without candidates"))?;
+        let candidates = Candidates::read(&mut reader, limits)?;
+        let (cells, total) = (candidates.cells(), candidates.rows());
         let down = layout.responses(total).saturating_mul(Response::byte_len(&parameters, 0));
         within("bytes of the response", down, limits.bytes)?;
 

@@ -1,6 +1,7 @@
 //! Encodings: what goes in comes out, and nothing else comes out.
 
 use proptest::prelude::*;
+use shard_rlwe::slots::{SlotsClient, SlotsLayout, SlotsParameters};
 use shard_rlwe::{
     Ciphertext, Entropy, Layout, MergeSpan, Parameters, RequestKey, Response, RingDegree,
     SessionKey,
@@ -67,6 +68,11 @@ fn decode_as_everything(bytes: &[u8]) {
     let _ = Refusal::decode(bytes, &limits);
     if let Ok(session) = OpenSession::decode(bytes, &limits) {
         assert_eq!(session.encode(), bytes, "one message has one encoding");
+    }
+    let _ = OpenSlotsSession::decode(bytes, &limits);
+    let _ = SlotsResponse::decode(bytes, 3, &limits);
+    if let Ok(request) = SlotsRequest::decode(bytes, &limits) {
+        assert_eq!(request.encode(), bytes, "one message has one encoding");
     }
 }
 
@@ -189,6 +195,49 @@ fn sessions_round_trip_and_refuse_strides_the_ring_does_not_have() {
         assert!(OpenSession::decode(&bad, &Limits::default()).is_err(), "{at} {value}");
     }
     assert!(OpenSession::decode(&bytes[..bytes.len() - 1], &Limits::default()).is_err());
+}
+
+#[test]
+fn messages_in_slots_round_trip_and_refuse_what_cannot_be() {
+    let limits = Limits::default();
+    let parameters = SlotsParameters::paper_baseline();
+    let layout = SlotsLayout::new(parameters, 4, 1).unwrap();
+    let (_, context) = SlotsClient::generate(layout.clone(), Entropy::from_os().unwrap()).unwrap();
+    let id = SessionId([5; 16]);
+    let open = OpenSlotsSession::new(
+        declassify(id, Leak::SessionLinkage),
+        declassify(layout, Leak::RequestShape),
+        context.to_bytes(),
+    );
+    let bytes = open.encode();
+    assert_eq!(OpenSlotsSession::decode(&bytes, &limits), Ok(open));
+    assert!(OpenSlotsSession::decode(&bytes[..bytes.len() - 1], &limits).is_err());
+    // A degree whose ceiling the chain exceeds, an empty chain, a prime the keys are not for.
+    for (at, value) in [(24, 12), (26, 0), (31, 61)] {
+        let mut bad = bytes.clone();
+        bad[at] = value;
+        assert!(OpenSlotsSession::decode(&bad, &limits).is_err(), "{at} {value}");
+    }
+
+    let request = |prefix: Vec<f64>| {
+        SlotsRequest::new(
+            declassify(Epoch(7), Leak::CollectionShape),
+            declassify(id, Leak::SessionLinkage),
+            candidates(&[(8, &[3, 1]), (2, &[5])]).unwrap(),
+            declassify(prefix, Leak::PrefixScores),
+            vec![vec![1; 40], vec![2; 40]],
+        )
+    };
+    let sound = request(vec![0.5, -1.0, 0.0]);
+    assert_eq!(SlotsRequest::decode(&sound.encode(), &limits), Ok(sound));
+    let endless = request(vec![f64::NAN, 0.0, 0.0]).encode();
+    assert!(SlotsRequest::decode(&endless, &limits).is_err());
+
+    let response = SlotsResponse::new(vec![vec![3; 10]; 3]);
+    let bytes = response.encode();
+    assert_eq!(SlotsResponse::decode(&bytes, 3, &limits), Ok(response));
+    assert!(SlotsResponse::decode(&bytes, 4, &limits).is_err());
+    assert!(SlotsResponse::decode(&bytes[..bytes.len() - 1], 3, &limits).is_err());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Bytes: a header for every message, a reader that never trusts a length.
 
+use shard_rlwe::slots::{SlotsError, SlotsParameterError};
 use shard_rlwe::{LayoutError, PackError, ParameterError};
 
 /// Version of every message. Peers of another version are told so in words.
@@ -22,16 +23,25 @@ pub enum MessageKind {
     Accepted,
     /// [`OpenSession`](crate::OpenSession).
     OpenSession,
+    /// [`OpenSlotsSession`](crate::OpenSlotsSession).
+    OpenSlotsSession,
+    /// [`SlotsRequest`](crate::SlotsRequest).
+    SlotsRequest,
+    /// [`SlotsResponse`](crate::SlotsResponse).
+    SlotsResponse,
 }
 
 impl MessageKind {
-    const ALL: [(MessageKind, u16); 6] = [
+    const ALL: [(MessageKind, u16); 9] = [
         (MessageKind::RowBatch, 1),
         (MessageKind::RerankRequest, 2),
         (MessageKind::RerankResponse, 3),
         (MessageKind::Refusal, 4),
         (MessageKind::Accepted, 5),
         (MessageKind::OpenSession, 6),
+        (MessageKind::OpenSlotsSession, 7),
+        (MessageKind::SlotsRequest, 8),
+        (MessageKind::SlotsResponse, 9),
     ];
 
     fn code(self) -> u16 {
@@ -130,6 +140,12 @@ pub enum DecodeError {
     /// A malformed ciphertext.
     #[error(transparent)]
     Ciphertext(#[from] PackError),
+    /// Refused parameters of the slot layout.
+    #[error(transparent)]
+    SlotsParameters(#[from] SlotsParameterError),
+    /// A refused slot layout.
+    #[error(transparent)]
+    Slots(#[from] SlotsError),
 }
 
 /// Kind of a message whose header is sound.

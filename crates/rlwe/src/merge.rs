@@ -204,7 +204,7 @@ impl std::fmt::Debug for MergeKeys {
 
 /// `1 + 2N / S` for the stride `S = 2^log_stride`.
 fn galois_element(degree: RingDegree, log_stride: u32) -> usize {
-    1 + (2 * degree.coefficients() >> log_stride)
+    1 + ((2 * degree.coefficients()) >> log_stride)
 }
 
 struct Digit {

@@ -175,7 +175,7 @@ fn multiply(a: u64, b: u64) -> u64 {
 fn power(base: u64, exponent: u64) -> u64 {
     (0..u64::BITS - exponent.leading_zeros()).rev().fold(1, |product, bit| {
         let square = multiply(product, product);
-        if exponent >> bit & 1 == 1 { multiply(square, base) } else { square }
+        if (exponent >> bit) & 1 == 1 { multiply(square, base) } else { square }
     })
 }
 

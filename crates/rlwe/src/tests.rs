@@ -58,22 +58,21 @@ fn run(
     let entropy = || Entropy::from_os().unwrap();
 
     let mut evaluator = Evaluator::new(parameters.clone(), layout.clone());
-    let (open, seed, ciphertexts): (Box<dyn Fn(&Response) -> Vec<i64>>, _, _) =
-        match MergeSpan::of(layout, total) {
-            None => {
-                let (key, seed, sent) = RequestKey::fresh(parameters, entropy()).encrypt(&encoded);
-                (Box::new(move |response| key.open(response)), seed, sent)
-            }
-            Some(span) => {
-                let (mut key, keys) = SessionKey::fresh(parameters.degree(), span, 1, entropy());
-                let wire =
-                    MergeKeys::from_bytes(keys.degree(), span, *keys.seed(), keys.as_bytes());
-                evaluator = evaluator.with_merge_keys(Arc::new(wire.unwrap().prepare()));
-                let (seed, sent) = key.encrypt(parameters, &encoded, entropy()).unwrap();
-                let parameters = parameters.clone();
-                (Box::new(move |response| key.open(&parameters, response)), seed, sent)
-            }
-        };
+    type Open = Box<dyn Fn(&Response) -> Vec<i64>>;
+    let (open, seed, ciphertexts): (Open, _, _) = match MergeSpan::of(layout, total) {
+        None => {
+            let (key, seed, sent) = RequestKey::fresh(parameters, entropy()).encrypt(&encoded);
+            (Box::new(move |response| key.open(response)), seed, sent)
+        }
+        Some(span) => {
+            let (mut key, keys) = SessionKey::fresh(parameters.degree(), span, 1, entropy());
+            let wire = MergeKeys::from_bytes(keys.degree(), span, *keys.seed(), keys.as_bytes());
+            evaluator = evaluator.with_merge_keys(Arc::new(wire.unwrap().prepare()));
+            let (seed, sent) = key.encrypt(parameters, &encoded, entropy()).unwrap();
+            let parameters = parameters.clone();
+            (Box::new(move |response| key.open(&parameters, response)), seed, sent)
+        }
+    };
     let ciphertexts: Vec<Ciphertext> = ciphertexts
         .iter()
         .map(|c| Ciphertext::from_bytes(parameters, c.as_bytes()).unwrap())

@@ -15,10 +15,11 @@ mod sessions;
 use std::sync::Arc;
 
 use shard_protocol::{
-    DecodeError, Epoch, Limits, MessageKind, OpenSession, Refusal, RefusalCode, RerankRequest,
-    RerankResponse, RowBatch, message_kind,
+    DecodeError, Epoch, Limits, MessageKind, OpenSession, OpenSlotsSession, Refusal, RefusalCode,
+    RerankRequest, RerankResponse, RowBatch, SlotsRequest, SlotsResponse, message_kind,
 };
-use shard_rlwe::{EvaluateError, Evaluator};
+use shard_rlwe::slots::{Candidate, SlotsError, SlotsServer};
+use shard_rlwe::{EvaluateError, Evaluator, OPERAND_BITS, PreparedMergeKeys};
 use shard_store::{EpochStatistics, RowStore, StoreError};
 
 use sessions::Sessions;
@@ -53,13 +54,16 @@ pub enum ServerError {
     /// Ciphertexts and rows do not go together.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
+    /// Ciphertexts, keys or rows of the slot layout do not go together.
+    #[error(transparent)]
+    Slots(#[from] SlotsError),
 }
 
 impl ServerError {
     /// The class a client is told.
     pub fn code(&self) -> RefusalCode {
         match self {
-            Self::Malformed(_) => RefusalCode::Malformed,
+            Self::Malformed(_) | Self::Slots(_) => RefusalCode::Malformed,
             Self::Store(StoreError::UnknownEpoch(_)) => RefusalCode::UnknownEpoch,
             Self::Store(StoreError::UnknownRow { .. }) => RefusalCode::UnknownRow,
             Self::Store(StoreError::Width { .. }) | Self::Width { .. } => RefusalCode::WrongWidth,
@@ -74,14 +78,20 @@ impl ServerError {
 /// A server over an engine.
 pub struct Server {
     rows: Arc<dyn RowStore>,
-    sessions: Sessions,
+    sessions: Sessions<PreparedMergeKeys>,
+    slots_sessions: Sessions<SlotsServer>,
     limits: Limits,
 }
 
 impl Server {
     /// Serves the rows of an engine, under limits on what it decodes.
     pub fn new(rows: Arc<dyn RowStore>, limits: Limits) -> Self {
-        Self { rows, sessions: Sessions::new(SESSION_BYTES), limits }
+        Self {
+            rows,
+            sessions: Sessions::new(SESSION_BYTES),
+            slots_sessions: Sessions::new(SESSION_BYTES),
+            limits,
+        }
     }
 
     /// Takes rows in.
@@ -91,7 +101,48 @@ impl Server {
 
     /// Keeps the merge keys of a session until younger ones need their place.
     pub fn open_session(&self, session: &OpenSession) {
-        self.sessions.insert(session.id(), session.keys().prepare());
+        let keys = session.keys().prepare();
+        let bytes = keys.bytes();
+        self.sessions.insert(session.id(), keys, bytes);
+    }
+
+    /// Keeps the keys of a session in slots.
+    pub fn open_slots_session(&self, session: &OpenSlotsSession) -> Result<(), ServerError> {
+        let bytes = session.context().len();
+        let server = SlotsServer::from_bytes(session.layout().clone(), session.context())?;
+        self.slots_sessions.insert(session.id(), server, bytes);
+        Ok(())
+    }
+
+    /// Scores every candidate of a request in slots, one response each. Rows are fixed-point
+    /// integers below `2^OPERAND_BITS` in norm; here they count in units of that.
+    pub fn rerank_in_slots(&self, request: &SlotsRequest) -> Result<SlotsResponse, ServerError> {
+        let keys = self.slots_sessions.find(request.session())?;
+        let layout = keys.layout();
+        let expected = layout.query_ciphertexts(request.candidates().cells());
+        if request.ciphertexts().len() != expected {
+            return Err(
+                DecodeError::Invalid("another number of ciphertexts than cells need").into()
+            );
+        }
+        let answer = request.candidates().rows() * layout.parameters().response_bytes();
+        if answer > self.limits.bytes {
+            return Err(DecodeError::Invalid("the answer would be too long").into());
+        }
+        let rows = self.rows.fetch(request.epoch(), request.candidates())?;
+        let unit = 2_f64.powi(-OPERAND_BITS);
+        let real: Vec<(usize, Vec<f64>)> = rows
+            .iter()
+            .enumerate()
+            .flat_map(|(cell, rows)| rows.iter().map(move |row| (cell, row)))
+            .map(|(cell, row)| (cell, row.iter().map(|&z| f64::from(z) * unit).collect()))
+            .collect();
+        let candidates: Vec<Candidate<'_>> = real
+            .iter()
+            .zip(request.prefix_scores())
+            .map(|((cell, row), &prefix_score)| Candidate { cell: *cell, row, prefix_score })
+            .collect();
+        Ok(SlotsResponse::new(keys.score(request.ciphertexts(), &candidates)?))
     }
 
     /// Counts of an epoch.
@@ -139,7 +190,17 @@ impl Server {
             MessageKind::RerankRequest => {
                 Ok(self.rerank(&RerankRequest::decode(message, &self.limits)?)?.encode())
             }
-            MessageKind::RerankResponse | MessageKind::Refusal | MessageKind::Accepted => {
+            MessageKind::OpenSlotsSession => {
+                self.open_slots_session(&OpenSlotsSession::decode(message, &self.limits)?)?;
+                Ok(MessageKind::Accepted.bare())
+            }
+            MessageKind::SlotsRequest => {
+                Ok(self.rerank_in_slots(&SlotsRequest::decode(message, &self.limits)?)?.encode())
+            }
+            MessageKind::RerankResponse
+            | MessageKind::SlotsResponse
+            | MessageKind::Refusal
+            | MessageKind::Accepted => {
                 Err(DecodeError::Invalid("a message that only servers send").into())
             }
         }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use shard_protocol::SessionId;
-use shard_rlwe::PreparedMergeKeys;
 
 /// The session is not there, or no longer.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone, Copy)]
@@ -12,44 +11,52 @@ use shard_rlwe::PreparedMergeKeys;
 pub struct UnknownSession;
 
 /// Least recently used sessions give way once the budget is spent.
-pub(crate) struct Sessions {
+pub(crate) struct Sessions<K> {
     budget: usize,
-    state: Mutex<State>,
+    state: Mutex<State<K>>,
 }
 
-#[derive(Default)]
-struct State {
-    open: HashMap<SessionId, (u64, Arc<PreparedMergeKeys>)>,
+struct State<K> {
+    open: HashMap<SessionId, Held<K>>,
     bytes: usize,
     clock: u64,
 }
 
-impl Sessions {
+struct Held<K> {
+    used: u64,
+    bytes: usize,
+    keys: Arc<K>,
+}
+
+impl<K> Sessions<K> {
     pub(crate) fn new(budget: usize) -> Self {
-        Self { budget, state: Mutex::default() }
+        let state = State { open: HashMap::new(), bytes: 0, clock: 0 };
+        Self { budget, state: Mutex::new(state) }
     }
 
-    pub(crate) fn find(&self, id: SessionId) -> Result<Arc<PreparedMergeKeys>, UnknownSession> {
+    pub(crate) fn find(&self, id: SessionId) -> Result<Arc<K>, UnknownSession> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.clock += 1;
         let now = state.clock;
-        let (used, keys) = state.open.get_mut(&id).ok_or(UnknownSession)?;
-        *used = now;
-        Ok(keys.clone())
+        let held = state.open.get_mut(&id).ok_or(UnknownSession)?;
+        held.used = now;
+        Ok(held.keys.clone())
     }
 
-    pub(crate) fn insert(&self, id: SessionId, keys: PreparedMergeKeys) {
+    /// Keeps keys that take this much memory.
+    pub(crate) fn insert(&self, id: SessionId, keys: K, bytes: usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.clock += 1;
         let now = state.clock;
-        state.bytes += keys.bytes();
-        if let Some((_, replaced)) = state.open.insert(id, (now, Arc::new(keys))) {
-            state.bytes -= replaced.bytes();
+        state.bytes += bytes;
+        let held = Held { used: now, bytes, keys: Arc::new(keys) };
+        if let Some(replaced) = state.open.insert(id, held) {
+            state.bytes -= replaced.bytes;
         }
         while state.bytes > self.budget && state.open.len() > 1 {
-            let oldest = *state.open.iter().min_by_key(|(_, (used, _))| used).expect("not empty").0;
-            if let Some((_, keys)) = state.open.remove(&oldest) {
-                state.bytes -= keys.bytes();
+            let oldest = *state.open.iter().min_by_key(|(_, held)| held.used).expect("not empty").0;
+            if let Some(held) = state.open.remove(&oldest) {
+                state.bytes -= held.bytes;
             }
         }
     }
@@ -58,25 +65,18 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shard_rlwe::{Entropy, MergeSpan, RingDegree, SessionKey};
-
-    fn keys() -> PreparedMergeKeys {
-        let span = MergeSpan { top: 3, levels: 1 };
-        SessionKey::fresh(RingDegree::N2048, span, 1, Entropy::from_os().unwrap()).1.prepare()
-    }
 
     #[test]
     fn the_session_unused_for_longest_gives_way() {
-        let size = keys().bytes();
-        let sessions = Sessions::new(2 * size);
+        let sessions = Sessions::new(20);
         let id = |byte| SessionId([byte; 16]);
-        sessions.insert(id(1), keys());
-        sessions.insert(id(2), keys());
+        sessions.insert(id(1), 'a', 10);
+        sessions.insert(id(2), 'b', 10);
         assert!(sessions.find(id(1)).is_ok());
-        sessions.insert(id(3), keys());
+        sessions.insert(id(3), 'c', 10);
         assert_eq!(sessions.find(id(2)).err(), Some(UnknownSession));
-        assert!(sessions.find(id(1)).is_ok() && sessions.find(id(3)).is_ok());
-        sessions.insert(id(3), keys());
-        assert_eq!(sessions.state.lock().unwrap().bytes, 2 * size);
+        assert_eq!((*sessions.find(id(1)).unwrap(), *sessions.find(id(3)).unwrap()), ('a', 'c'));
+        sessions.insert(id(3), 'd', 5);
+        assert_eq!(sessions.state.lock().unwrap().bytes, 15);
     }
 }

@@ -284,35 +284,3 @@ fn probes_bound_the_deviation_from_both_sides() {
         assert!(found <= row_sum + rounding, "width {width}: {found:e} above {row_sum:e}");
     }
 }
-
-#[test]
-#[ignore]
-fn zz_measure() {
-    use std::time::Instant;
-    for (rows, width) in [(300, 3072), (2000, 1536)] {
-        let vectors = anisotropic(rows, width, &mut ChaCha8Rng::seed_from_u64(1));
-        let t = Instant::now();
-        let mean = mean(&vectors);
-        let cov = covariance(&vectors, &mean);
-        println!("{rows}x{width} covariance {:.2}", t.elapsed().as_secs_f64());
-        let which = std::env::var("TASKS").unwrap_or("0,2,4,8".into());
-        for tasks in which.split(',').map(|x| x.parse::<usize>().unwrap()) {
-            let par = if tasks == 0 { Par::Seq } else { Par::rayon(tasks) };
-            let t = Instant::now();
-            let (_, d) = eigen(&cov, width, par).unwrap();
-            println!("  eigen tasks {tasks}: {:.2} s", t.elapsed().as_secs_f64());
-            let basis: Vec<f64> = (0..width).flat_map(|c| d.col(c).iter().copied().collect::<Vec<_>>()).collect();
-            let t = Instant::now();
-            let dev = deviation(&basis, width);
-            println!("  probes {dev:e}: {:.3} s", t.elapsed().as_secs_f64());
-            if tasks == 0 {
-                let t = Instant::now();
-                let g = gram_deviation(&basis, width);
-                println!("  gram {g:e}: {:.3} s", t.elapsed().as_secs_f64());
-            }
-        }
-        let t = Instant::now();
-        Pca::fit(&vectors).unwrap();
-        println!("  fit now {:.2}", t.elapsed().as_secs_f64());
-    }
-}

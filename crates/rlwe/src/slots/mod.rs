@@ -28,7 +28,7 @@
 //!
 //! # Different from SEAL
 //!
-//! * Digits and remainders are lifted as centred integers: half the deviation.
+//! * Digits of a key switch are lifted as centred integers: half the deviation of its noise.
 //! * Galois keys exist only for the rotations used, at the level where they are used, one prime
 //!   below a fresh ciphertext: 0.69 MB a key at the paper's set, 6.6 MB of context for a span of
 //!   512 where the paper's library sends 34 MB. Both halves are sent in full.
@@ -36,7 +36,8 @@
 //!   permutation of evaluations per row, none per digit.
 //! * Rotate-and-sum keeps `c0` multiplied by `P` until the end.
 //! * A residue takes whole bytes and no more; no general-purpose compressor runs.
-//! * Primes are the largest of their size, not SEAL's choice, so ciphertexts do not interoperate.
+//! * Bytes have no headers and follow the transform library's roots of unity, so they do not
+//!   interoperate with SEAL's.
 //!
 //! # A request, top to bottom
 //!

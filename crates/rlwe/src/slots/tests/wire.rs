@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::entropy;
+use crate::slots::rns::Rns;
 use crate::slots::*;
 
 #[test]
@@ -24,12 +25,23 @@ fn sizes_are_those_of_the_paper_or_smaller() {
 #[test]
 fn primes_and_roots_of_the_papers_set_are_pinned() {
     let parameters = SlotsParameters::paper();
-    let rns = super::super::rns::Rns::new(&parameters);
+    let rns = Rns::new(&parameters);
     let mut x = vec![0; 8192];
     x[1] = 1;
     let roots: Vec<u64> = rns.embed(&x, rns.rings().iter()).rows().map(|row| row[0]).collect();
-    assert_eq!(parameters.primes(), [0; 4]);
-    assert_eq!(roots, [0; 4]);
+    assert_eq!(
+        parameters.primes(),
+        [
+            1_152_921_504_606_830_593,
+            1_099_511_480_321,
+            1_099_510_890_497,
+            1_152_921_504_606_748_673
+        ]
+    );
+    assert_eq!(
+        roots,
+        [527_760_526_715_669_589, 953_705_698_595, 908_690_616_902, 45_084_602_251_341_827]
+    );
 }
 
 #[test]
