@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use shard_client::{CellCount, Choice, Settings, TransformKind};
+use shard_client::{CellCount, Choice, LayoutChoice, Settings, TransformKind};
 use shard_rlwe::Objective;
+use shard_rlwe::slots::SlotsParameters;
 
 use crate::commands::bench::Bench;
 
@@ -55,9 +56,32 @@ pub struct PlanArguments {
     /// Speed of the link to plan for, in Mbit/s, instead of an objective
     #[arg(long, value_name = "MBIT", conflicts_with = "objective", value_parser = link)]
     pub link: Option<f64>,
+    /// How vectors lie in ciphertexts
+    #[arg(long, default_value = "coefficients", value_enum)]
+    pub layout: LayoutName,
+    /// Cells a ciphertext, in slots
+    #[arg(long, value_name = "CELLS", default_value_t = 1, value_parser = positive)]
+    pub width: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LayoutName {
+    /// Many scores a product, as the planner decides
+    Coefficients,
+    /// The paper's: one response a candidate, rotate and sum, N = 8192 with [60,40,40,60]
+    Slots,
 }
 
 impl PlanArguments {
+    pub fn layout(&self) -> LayoutChoice {
+        match self.layout {
+            LayoutName::Coefficients => LayoutChoice::Coefficients,
+            LayoutName::Slots => {
+                LayoutChoice::Slots { parameters: SlotsParameters::paper(), cells: self.width }
+            }
+        }
+    }
+
     pub fn objective(&self) -> Objective {
         match (self.link, self.objective) {
             (Some(megabits), _) => Objective::Link(megabits * 1e6),

@@ -18,16 +18,10 @@ use args::{Arguments, Command};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let json = arguments.json.as_deref();
-    let outcome = match arguments.command {
-        Command::Demo(demo) => commands::demo::run(&demo, json),
-        Command::Init(init) => commands::init::run(&init, json),
-        Command::Ingest(ingest) => commands::ingest::run(&ingest, json),
-        Command::Search(search) => commands::search::run(&search, json),
-        Command::Eval(eval) => commands::eval::run(&eval, json),
-        Command::Status(status) => commands::status::run(&status, json),
-        Command::Bench { bench } => commands::bench::run(&bench, json),
-        Command::Completions { shell } => commands::completions(shell),
+    // A misspelt choice must not run as another one: the library falls back to its default.
+    let outcome = match shard_rlwe::Backend::from_environment() {
+        Ok(_) => run(arguments),
+        Err(unknown) => Err(unknown.into()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -37,5 +31,19 @@ fn main() -> ExitCode {
             output::note(&format!("error: {}", output::one_line(&error)));
             ExitCode::FAILURE
         }
+    }
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let json = arguments.json.as_deref();
+    match arguments.command {
+        Command::Demo(demo) => commands::demo::run(&demo, json),
+        Command::Init(init) => commands::init::run(&init, json),
+        Command::Ingest(ingest) => commands::ingest::run(&ingest, json),
+        Command::Search(search) => commands::search::run(&search, json),
+        Command::Eval(eval) => commands::eval::run(&eval, json),
+        Command::Status(status) => commands::status::run(&status, json),
+        Command::Bench { bench } => commands::bench::run(&bench, json),
+        Command::Completions { shell } => commands::completions(shell),
     }
 }

@@ -5,8 +5,8 @@ use anyhow::Result;
 use rayon::prelude::*;
 use serde::Serialize;
 use shard_audit::quality::{Bootstrap, Qrels, SystemQuality, evaluate};
-use shard_client::{Answer, Collection, SearchOptions, Searcher};
-use shard_geometry::{Ranked, VectorSet, dot_f64, exact_top_k, top_k};
+use shard_client::{Answer, Collection, LayoutChoice, SearchOptions, Searcher};
+use shard_geometry::{Ranked, VectorSet, dot_f64, exact_top_k, exact_top_k_f64};
 use shard_protocol::RowBatch;
 use shard_rlwe::Objective;
 
@@ -14,6 +14,10 @@ use crate::embedded::Embedded;
 
 /// Documents ranked for a query: Recall@100 looks no further.
 const DEPTH: usize = 100;
+
+/// Scores this close count as tied where two rankings are compared: a few times the precision
+/// that scores are asked for.
+pub const TIE: f64 = 5e-6;
 
 /// Everything needed to compare.
 pub struct Comparison<'a> {
@@ -28,6 +32,7 @@ pub struct Comparison<'a> {
     pub qrels: &'a Qrels,
     pub candidates: usize,
     pub objective: Objective,
+    pub layout: LayoutChoice,
 }
 
 /// Quality of each system.
@@ -58,8 +63,10 @@ pub struct Outcome {
     /// The encrypted answers, by query; their hits are all candidates.
     pub answers: Vec<Answer>,
     /// Fraction of queries whose encrypted top 10 is that of the same shortlist without
-    /// encryption, documents closer than the error bound counting as tied.
+    /// encryption, documents within [`TIE`] counting as tied.
     pub top10_identical: f64,
+    /// The same without ties.
+    pub top10_strict: f64,
     /// Largest distance of an encrypted score from the exact inner product.
     pub max_abs_error: f64,
     /// Queries that had no judged document.
@@ -77,7 +84,7 @@ impl Comparison<'_> {
         // (q - mu) . (x - mu) orders documents as (q - mu) . x does.
         let centred = self.exact(|query| {
             let shifted = query.iter().zip(pca.mean()).map(|(q, mu)| f64::from(*q) - mu);
-            Ok(self.scan(&shifted.collect::<Vec<_>>()))
+            Ok(exact_top_k_f64(self.vectors, &shifted.collect::<Vec<_>>(), DEPTH)?)
         })?;
         // q^T V_k V_k^T (x - mu) orders documents as (V_k V_k^T q) . x does.
         let half = self.exact(|query| {
@@ -87,13 +94,14 @@ impl Comparison<'_> {
             for (coordinate, direction) in kept.iter().zip(pca.basis().chunks_exact(width)) {
                 projected.iter_mut().zip(direction).for_each(|(p, v)| *p += coordinate * v);
             }
-            Ok(self.scan(&projected))
+            Ok(exact_top_k_f64(self.vectors, &projected, DEPTH)?)
         })?;
 
         let options = SearchOptions {
             top: self.candidates,
             candidates: Some(self.candidates),
             objective: self.objective,
+            layout: self.layout.clone(),
             ..SearchOptions::default()
         };
         let plain: Vec<Vec<Ranked>> = (0..self.queries.rows())
@@ -120,10 +128,15 @@ impl Comparison<'_> {
             shard_plain: against(&self.name(plain.iter().map(Vec::as_slice)))?,
             shard_encrypted: against(&self.name(encrypted))?,
         };
-        let identical = answers.iter().zip(&plain).filter(|(a, p)| same_top10(a, p)).count();
+        let same = |tie| {
+            let pairs = answers.iter().zip(&plain);
+            let same = pairs.filter(|(ours, theirs)| same_top10(&ours.hits, theirs, tie)).count();
+            same as f64 / answers.len() as f64
+        };
         Ok(Outcome {
             quality,
-            top10_identical: identical as f64 / answers.len() as f64,
+            top10_identical: same(TIE),
+            top10_strict: same(0.0),
             max_abs_error: self.max_abs_error(&answers),
             answers,
             left_out: raw.left_out,
@@ -136,13 +149,6 @@ impl Comparison<'_> {
             .map(|row| search(self.queries.row(row)))
             .collect::<Result<Vec<_>>>()?;
         Ok(self.name(ranked.iter().map(Vec::as_slice)))
-    }
-
-    /// Exact search with a query in double precision.
-    fn scan(&self, query: &[f64]) -> Vec<Ranked> {
-        let rows = self.vectors.values().chunks_exact(query.len());
-        let scores = rows.map(|row| row.iter().zip(query).map(|(x, q)| f64::from(*x) * q).sum());
-        top_k((0..).zip(scores), DEPTH)
     }
 
     /// Rankings by id, cut to the depth that is measured.
@@ -166,13 +172,32 @@ impl Comparison<'_> {
     }
 }
 
-/// Whether the first ten agree, position by position, up to documents whose scores the
-/// encrypted ranking is not meant to tell apart.
-fn same_top10(encrypted: &Answer, plain: &[Ranked]) -> bool {
-    let tie = 2.0 * (encrypted.error_bound + encrypted.precision / 2.0);
-    let score_of = |row| plain.iter().find(|hit| hit.row == row).map(|hit| hit.score);
-    encrypted.hits.iter().zip(plain).take(10).all(|(ours, theirs)| {
+/// Whether the first ten agree, position by position, up to documents whose exact scores are no
+/// further apart than `tie`.
+fn same_top10(ours: &[Ranked], theirs: &[Ranked], tie: f64) -> bool {
+    let exact = |row| theirs.iter().find(|hit| hit.row == row).map(|hit| hit.score);
+    let agree = |(ours, theirs): (&Ranked, &Ranked)| {
         ours.row == theirs.row
-            || score_of(ours.row).is_some_and(|score| (score - theirs.score).abs() <= tie)
-    })
+            || exact(ours.row).is_some_and(|score| (score - theirs.score).abs() <= tie)
+    };
+    ours.len() == theirs.len() && ours.iter().zip(theirs).take(10).all(agree)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranking(rows: &[(u32, f64)]) -> Vec<Ranked> {
+        rows.iter().map(|&(row, score)| Ranked { row, score }).collect()
+    }
+
+    #[test]
+    fn only_documents_within_the_tie_may_swap() {
+        let exact = ranking(&[(1, 0.9), (2, 0.5), (3, 0.499_999)]);
+        let swapped = ranking(&[(1, 0.9), (3, 0.5), (2, 0.5)]);
+        assert!(same_top10(&exact, &exact, 0.0));
+        assert!(!same_top10(&swapped, &exact, 0.0) && same_top10(&swapped, &exact, TIE));
+        assert!(!same_top10(&ranking(&[(2, 0.9), (1, 0.5), (3, 0.4)]), &exact, TIE));
+        assert!(!same_top10(&exact[..2], &exact, TIE));
+    }
 }

@@ -4,7 +4,7 @@ mod support;
 
 use std::process::{Command, Stdio};
 
-use support::{Desk, KEY, VAULT};
+use support::{Desk, KEY, VAULT, refusal};
 
 const COMMANDS: [&str; 7] = ["demo", "init", "ingest", "search", "eval", "status", "completions"];
 
@@ -50,6 +50,20 @@ fn wrong_usage_exits_with_two_and_names_the_mistake() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {complaint}");
         assert!(complaint.contains(mistake) && output.stdout.is_empty(), "{complaint}");
     }
+}
+
+#[test]
+fn an_unknown_transform_is_refused_with_the_known_ones_and_a_known_one_runs() {
+    let desk = Desk::new();
+    let run = |transform: &str| {
+        let mut command = desk.shard(&["completions", "bash"]);
+        command.env("SHARD_NTT", transform).output().unwrap()
+    };
+    refusal(&run("protable"), &["SHARD_NTT", "\"protable\"", "portable"]);
+    for known in ["portable", ""] {
+        assert!(run(known).status.success(), "{known:?}");
+    }
+    assert_eq!(run("tfhe").status.success(), cfg!(feature = "tfhe"));
 }
 
 /// The command with its standard output in a pipe that nobody reads.

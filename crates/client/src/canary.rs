@@ -41,10 +41,10 @@ pub(crate) fn draw_canaries(
     let variances = &model.pca().variances()[model.split().public()..];
     (0..count as u32)
         .map(|number| {
-            let handle = (0..=u8::MAX)
+            let handle = (0..u32::MAX)
                 .map(|attempt| keys.canary_handle(model.epoch(), number, attempt))
                 .find(|handle| in_use.insert(*handle))
-                .expect("256 collisions of 64-bit pseudorandom words do not happen");
+                .expect("four billion words of a canary are not all in use");
             let cell = cells.map(|cells| number % cells as u32);
             let mut words = keys.canary_words(model.epoch(), number);
             let wanted = norms[(words.next_u64() % norms.len() as u64) as usize];

@@ -144,7 +144,10 @@ pub fn ingest(
             // A row whose key is its own gets a new name and with it a new key: two vectors
             // under one key would show their inner product.
             Some(row) if collection.model.cells().is_some() => collection.index.handle(*row),
-            _ => assign_handle(&collection.model, &collection.keys, id, &mut in_use),
+            _ => {
+                let before = existing.map(|row| collection.index.handle(row));
+                assign_handle(&collection.model, &collection.keys, id, before, &mut in_use)
+            }
         })
         .collect();
     let replaced: HashSet<_> =

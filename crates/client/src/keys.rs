@@ -70,15 +70,16 @@ impl KeySchedule {
         u64::from_le_bytes(*self.expand::<8>(purpose, epoch, subject))
     }
 
-    /// The server's name for a row. `attempt` counts up when two ids collide.
-    pub fn row_handle(&self, epoch: Epoch, id: &str, attempt: u8) -> RowHandle {
-        let subject = [&[attempt][..], id.as_bytes()].concat();
+    /// The server's name for a row. `attempt` counts up when two ids collide, and when a row with
+    /// a key of its own is replaced.
+    pub fn row_handle(&self, epoch: Epoch, id: &str, attempt: u32) -> RowHandle {
+        let subject = [&attempt.to_le_bytes()[..], id.as_bytes()].concat();
         RowHandle(self.word("row handle", epoch, &subject))
     }
 
     /// The server's name for canary number `number`.
-    pub(crate) fn canary_handle(&self, epoch: Epoch, number: u32, attempt: u8) -> RowHandle {
-        let subject = [&[attempt][..], &number.to_le_bytes()].concat();
+    pub(crate) fn canary_handle(&self, epoch: Epoch, number: u32, attempt: u32) -> RowHandle {
+        let subject = [attempt.to_le_bytes(), number.to_le_bytes()].concat();
         RowHandle(self.word("canary handle", epoch, &subject))
     }
 
@@ -235,7 +236,7 @@ mod tests {
             [
                 17_293_323_282_726_035_689,
                 7_653_024_491_064_473_053,
-                18_125_856_839_271_641_811,
+                3_235_735_305_333_622_930,
                 202_381_961_112_835_116,
             ]
         );

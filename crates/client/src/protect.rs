@@ -106,16 +106,20 @@ fn turn(
     .collect()
 }
 
-/// A fresh handle for an id, avoiding those in use: two ids share a pseudorandom word about
-/// once in 2^64 pairs, and then the second takes its next word.
+/// A fresh handle for an id: the first of its pseudorandom words that is not in use, after the
+/// one it had before. Two ids share a word about once in 2^64 pairs; words before the last are
+/// never taken again, so neither are the keys that belong to them.
 pub(crate) fn assign_handle(
     model: &Model,
     keys: &KeySchedule,
     id: &str,
+    before: Option<RowHandle>,
     in_use: &mut HashSet<RowHandle>,
 ) -> RowHandle {
-    (0..=u8::MAX)
-        .map(|attempt| keys.row_handle(model.epoch(), id, attempt))
+    let words = || (0..u32::MAX).map(|attempt| keys.row_handle(model.epoch(), id, attempt));
+    let used = before.and_then(|before| words().position(|handle| handle == before));
+    words()
+        .skip(used.map_or(0, |used| used + 1))
         .find(|handle| in_use.insert(*handle))
-        .expect("256 collisions of 64-bit pseudorandom words do not happen")
+        .expect("four billion words of an id are not all in use")
 }

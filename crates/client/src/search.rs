@@ -579,9 +579,11 @@ impl Collection {
                 Member::Canary(_) => None,
             })
             .collect();
+        // The weight comes from the secret offset of the query: to the server it is any number.
         let between = |number: u32| {
             let pick = |offset: usize| own(documents[(number as usize + offset) % documents.len()]);
-            0.4 * pick(0) + 0.6 * pick(documents.len() / 2)
+            let weight = (turned.offset * 1e9 + f64::from(number) * 0.618_034).rem_euclid(1.0);
+            weight * pick(0) + (1.0 - weight) * pick(documents.len() / 2)
         };
         turned
             .members()

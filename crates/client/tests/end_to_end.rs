@@ -243,18 +243,23 @@ fn a_query_without_a_residual_scores_exactly() {
 }
 
 #[test]
-fn a_replaced_document_with_a_key_of_its_own_gets_another_name() {
+fn a_replaced_document_with_a_key_of_its_own_never_gets_an_old_name_again() {
     let mut rng = ChaCha20Rng::seed_from_u64(17);
     let mut world = world(&settings(CellCount::Micro), vectors(&mut rng, 60, 32, 1.0));
-    let before = Collection::open(&world.vault).unwrap().index().handle(5);
-    let fresh = vectors(&mut rng, 1, 32, 1.0);
+    let handle = |vault: &Vault| Collection::open(vault).unwrap().index().handle(5);
+    let mut names = vec![handle(&world.vault)];
     let ids = ["doc-5".to_owned()];
-    let given = Documents { ids: &ids, vectors: &fresh, sample_queries: None };
-    ingest(&mut world.vault, &given, &|_| (), &mut rng).unwrap();
-    assert_ne!(Collection::open(&world.vault).unwrap().index().handle(5), before);
-    let rows = release(&world.vault).unwrap();
-    assert!(rows.rows().iter().all(|row| row.handle != before));
-    assert_eq!(rows.rows().len(), 60 + 32);
+    for _ in 0..3 {
+        let fresh = vectors(&mut rng, 1, 32, 1.0);
+        let given = Documents { ids: &ids, vectors: &fresh, sample_queries: None };
+        ingest(&mut world.vault, &given, &|_| (), &mut rng).unwrap();
+        let name = handle(&world.vault);
+        assert!(!names.contains(&name));
+        let rows = release(&world.vault).unwrap();
+        assert!(rows.rows().iter().all(|row| !names.contains(&row.handle)));
+        assert_eq!(rows.rows().len(), 60 + 32);
+        names.push(name);
+    }
 }
 
 #[test]

@@ -97,8 +97,7 @@ impl Pca {
         let mean = mean(vectors);
         let covariance = covariance(vectors, &mean);
 
-        let tasks =
-            if width < PARALLEL_WIDTH { Par::Seq } else { Par::rayon(SOLVER_TASKS) };
+        let tasks = if width < PARALLEL_WIDTH { Par::Seq } else { Par::rayon(SOLVER_TASKS) };
         let (values, directions) =
             eigen(&covariance, width, tasks).ok_or(PcaError::NoConvergence { width })?;
 

@@ -177,7 +177,10 @@ mod tests {
         }
         let largest = 2.0f64.powi(799) * 1.5;
         let best = exact_top_k_f64(&vectors, &[largest, -largest], 2).unwrap();
-        assert_eq!(best.iter().map(|ranked| (ranked.row, ranked.score)).collect::<Vec<_>>(), [(0, 0.0), (1, 0.0)]);
+        assert_eq!(
+            best.iter().map(|ranked| (ranked.row, ranked.score)).collect::<Vec<_>>(),
+            [(0, 0.0), (1, 0.0)]
+        );
         assert!(exact_top_k_f64(&vectors, &[largest; 2], 1).unwrap()[0].score.is_finite());
     }
 
@@ -185,7 +188,8 @@ mod tests {
     fn double_precision_search_has_the_bits_of_single_precision_search_on_its_queries() {
         // More rows than one block, and ties across blocks.
         let value = |at: usize| ((at * 37 % 101) as f32 * 0.31).sin();
-        let values: Vec<f32> = (0..11 * (2 * BLOCK_ROWS + 7)).map(|at| value(at % (11 * 500))).collect();
+        let values: Vec<f32> =
+            (0..11 * (2 * BLOCK_ROWS + 7)).map(|at| value(at % (11 * 500))).collect();
         let vectors = VectorSet::new(11, values).unwrap();
         let query: Vec<f32> = (0..11).map(|at| value(at + 5)).collect();
         let wide: Vec<f64> = query.iter().map(|&q| f64::from(q)).collect();

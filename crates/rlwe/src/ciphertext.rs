@@ -10,6 +10,7 @@ use crate::response::Response;
 use crate::ring::{Coefficients, Evaluations, Poly, Ring, add, negate, reduce_signed};
 use crate::sample::{Entropy, Stream, add_error, uniform};
 use crate::secret::SecretKey;
+use crate::simd::dispatch;
 
 /// The public seed that the uniform halves of one request's ciphertexts are expanded from:
 /// ciphertext `i` uses stream `i`, so 32 bytes stand for half of the upload.
@@ -97,7 +98,10 @@ fn encrypt(
     let mut product = Poly::<Evaluations>::zero(parameters.degree());
     ring.multiply_accumulate(product.values_mut(), &a, secret.evaluations());
     let mut b = ring.inverse(product);
-    b.values_mut().iter_mut().for_each(|v| *v = negate(*v));
+    dispatch(
+        #[inline(always)]
+        || b.values_mut().iter_mut().for_each(|v| *v = negate(*v)),
+    );
     add_error(b.values_mut(), &entropy.secret, Stream::Error(index));
     for (value, &m) in b.values_mut().iter_mut().zip(message.iter()) {
         *value = add(*value, reduce_signed(m));

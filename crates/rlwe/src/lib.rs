@@ -44,7 +44,7 @@
 //!
 //! # Map
 //!
-//! `parameters` (what may be built) → `ntt`, `ring` (arithmetic) → `sample`, `secret`,
+//! `parameters` (what may be built) → `ntt`, `portable`, `ring` (arithmetic) → `sample`, `secret`,
 //! `ciphertext` (keys and encryption) → `layout`, `evaluate` (products) → `response` (modulus
 //! switch, truncation) → `scale` (noise model). `pack` is the bit packing of both directions.
 //!
@@ -64,12 +64,13 @@ mod pack;
 mod parameters;
 mod plan;
 mod portable;
+mod prime;
 mod response;
 mod ring;
 mod sample;
 mod scale;
 mod secret;
-#[cfg(feature = "tfhe")]
+mod simd;
 pub mod slots;
 #[cfg(test)]
 mod tests;

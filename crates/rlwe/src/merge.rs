@@ -31,6 +31,7 @@ use crate::parameters::{MODULUS, MODULUS_BITS, RingDegree};
 use crate::ring::{Coefficients, Evaluations, Poly, Ring, add, negate, reduce_signed};
 use crate::sample::{Entropy, Stream, add_error, uniform};
 use crate::secret::SecretKey;
+use crate::simd::dispatch;
 
 /// Bits of a digit of the decomposition.
 const DIGIT_BITS: u32 = 17;
@@ -297,11 +298,16 @@ impl PreparedMergeKeys {
 
 /// `(sum, difference) <- ((a + t) / 2, (a - t) / 2)`, `a` in `sum`.
 fn halve_sum_and_difference(sum: &mut [u64], difference: &mut [u64], t: &[u64]) {
-    for ((sum, difference), &t) in sum.iter_mut().zip(difference).zip(t) {
-        let a = *sum;
-        *sum = halve(add(a, t));
-        *difference = halve(add(a, negate(t)));
-    }
+    dispatch(
+        #[inline(always)]
+        || {
+            for ((sum, difference), &t) in sum.iter_mut().zip(difference.iter_mut()).zip(t) {
+                let a = *sum;
+                *sum = halve(add(a, t));
+                *difference = halve(add(a, negate(t)));
+            }
+        },
+    );
 }
 
 /// `a / 2` modulo `q`: the even one of `a` and `a + q`, halved.

@@ -10,8 +10,9 @@ use crate::parameters::MODULUS;
 use crate::parameters::RingDegree;
 use crate::portable::PortableNtt;
 
-/// A negacyclic NTT over [`MODULUS`](crate::MODULUS): pointwise products of transforms are
-/// products in `Z_q[X] / (X^N + 1)`.
+/// A negacyclic NTT over one prime `q`, [`MODULUS`](crate::MODULUS) or one of a chain of
+/// [`slots`](crate::slots): pointwise products of transforms are products in
+/// `Z_q[X] / (X^N + 1)`.
 ///
 /// The uniform part of a ciphertext is sampled in this domain, so both sides must agree on what
 /// a position means. Every implementation puts `f(psi^(2 rev(j) + 1))` at position `j`, where
@@ -96,12 +97,21 @@ impl Backend {
         CHOSEN.get_or_init(choose).clone()
     }
 
-    /// The transform of one degree.
+    /// The transform of one degree over [`MODULUS`](crate::MODULUS).
     pub(crate) fn build(self, degree: RingDegree) -> Box<dyn Ntt> {
         match self {
             #[cfg(feature = "tfhe")]
             Self::Tfhe => Box::new(TfheNtt::new(degree)),
             Self::Portable => Box::new(PortableNtt::new(degree)),
+        }
+    }
+
+    /// The transform of one degree over another prime below `2^62` that is 1 modulo `2N`.
+    pub(crate) fn build_over(self, degree: RingDegree, prime: u64) -> Box<dyn Ntt> {
+        match self {
+            #[cfg(feature = "tfhe")]
+            Self::Tfhe => Box::new(TfheNtt::over(degree, prime)),
+            Self::Portable => Box::new(PortableNtt::over(degree, prime)),
         }
     }
 }
@@ -114,10 +124,15 @@ pub struct TfheNtt(tfhe_ntt::prime64::Plan);
 
 #[cfg(feature = "tfhe")]
 impl TfheNtt {
-    /// The transform of one degree.
+    /// The transform of one degree over [`MODULUS`].
     pub fn new(degree: RingDegree) -> Self {
-        let plan = tfhe_ntt::prime64::Plan::try_new(degree.coefficients(), MODULUS)
-            .expect("q = 1 (mod 2^16) has a 2N-th root of unity at every supported degree");
+        Self::over(degree, MODULUS) // 1 modulo 2^16, so every supported degree has one
+    }
+
+    /// The transform over another prime that is 1 modulo `2N`.
+    pub(crate) fn over(degree: RingDegree, prime: u64) -> Self {
+        let plan = tfhe_ntt::prime64::Plan::try_new(degree.coefficients(), prime)
+            .expect("a prime equal to 1 modulo 2 N has a transform of degree N");
         Self(plan)
     }
 

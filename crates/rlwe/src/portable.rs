@@ -9,25 +9,17 @@ use pulp::{Arch, Simd, WithSimd};
 
 use crate::ntt::Ntt;
 use crate::parameters::{MODULUS, RingDegree};
-
-/// A primitive `2^16`-th root of unity modulo `q`, the root of every transform: degree `N` uses
-/// `psi = ROOT^(32768 / N)`, a primitive `2N`-th root.
-///
-/// It is the root that `tfhe-ntt` finds, which starts from `-1` and takes square roots by
-/// Tonelli-Shanks with the smallest non-residue (3) until the order is `2N`. Each root it finds
-/// is the square of the next one, so the last of them, at `N = 32768`, fixes them all.
-const ROOT: u64 = 0x6_1477_eeb0;
-
-/// The largest supported degree, half of the order of [`ROOT`].
-const ROOT_DEGREE: usize = 32_768;
+use crate::prime::{invert, multiply, root_of_unity};
+use crate::simd::dispatch;
 
 /// The transform in plain Rust.
 ///
 /// Position `j` of the evaluations holds `f(psi^(2 rev(j) + 1))`, where `rev` reverses the
-/// `log2 N` bits of `j` and `psi = 26113207984^(32768 / N) mod q`. The stages are the usual ones
-/// (decimation in time forward, in frequency back, roots in bit-reversed order); only the way a
-/// product is reduced depends on the CPU. Every result is the one residue in `[0, q)`, so the
-/// bits do not.
+/// `log2 N` bits of `j` and `psi` is a primitive `2N`-th root: the one that square roots by
+/// Tonelli-Shanks with the smallest non-residue lead to from `-1`, `26113207984^(32768 / N)`
+/// for [`MODULUS`]. The stages are the usual ones (decimation in time forward, in frequency
+/// back, roots in bit-reversed order); only the way a product is reduced depends on the CPU.
+/// Every result is the one residue in `[0, q)`, so the bits do not.
 ///
 /// Neither way branches on a value or indexes by one: secrets pass through this transform.
 pub struct PortableNtt {
@@ -37,26 +29,27 @@ pub struct PortableNtt {
 
 /// How products are reduced.
 enum Kernel {
-    /// 64-bit integers, one value at a time: every CPU.
+    /// 64-bit integers, one value at a time: every CPU, every prime.
     Integer(integer::Tables),
-    /// Fused multiply-add on doubles, many values at a time: a third of the time where the CPU
-    /// has it in its vector unit.
+    /// Fused multiply-add on doubles, many values at a time, over [`MODULUS`] only: a third of
+    /// the time where the CPU has it in its vector unit.
     Fused(fused::Tables),
 }
 
 impl PortableNtt {
     /// The transform of one degree, with the fastest arithmetic of this machine.
     pub fn new(degree: RingDegree) -> Self {
-        if has_fused_lanes() { Self::fused(degree) } else { Self::integer(degree) }
+        if has_fused_lanes() { Self::fused(degree) } else { Self::over(degree, MODULUS) }
     }
 
-    fn integer(degree: RingDegree) -> Self {
-        let tables = integer::Tables::new(&Roots::new(degree.coefficients()));
+    /// The transform over any prime below `2^62` that is 1 modulo `2N`, in integers.
+    pub(crate) fn over(degree: RingDegree, prime: u64) -> Self {
+        let tables = integer::Tables::new(&Roots::new(degree.coefficients(), prime));
         Self { degree, kernel: Kernel::Integer(tables) }
     }
 
     fn fused(degree: RingDegree) -> Self {
-        let tables = fused::Tables::new(&Roots::new(degree.coefficients()));
+        let tables = fused::Tables::new(&Roots::new(degree.coefficients(), MODULUS));
         Self { degree, kernel: Kernel::Fused(tables) }
     }
 
@@ -92,7 +85,9 @@ impl Ntt for PortableNtt {
 
     fn multiply_accumulate(&self, accumulator: &mut [u64], left: &[u64], right: &[u64]) {
         match &self.kernel {
-            Kernel::Integer(_) => integer::multiply_accumulate(accumulator, left, right),
+            Kernel::Integer(tables) => {
+                integer::multiply_accumulate(accumulator, left, right, tables);
+            }
             Kernel::Fused(_) => dispatch(
                 #[inline(always)]
                 || fused::multiply_accumulate(accumulator, left, right),
@@ -115,23 +110,10 @@ fn has_fused_lanes() -> bool {
         && Arch::new().dispatch(HasLanes)
 }
 
-/// Runs a closure compiled for the best instruction set of this machine. The closure must be
-/// `#[inline(always)]` and is called by reference: a `FnOnce` would put a function between that
-/// is compiled for the smallest instruction set.
-fn dispatch(work: impl FnMut()) {
-    struct Work<F>(F);
-    impl<F: FnMut()> WithSimd for Work<F> {
-        type Output = ();
-        #[inline(always)]
-        fn with_simd<S: Simd>(mut self, _: S) {
-            (self.0)();
-        }
-    }
-    Arch::new().dispatch(Work(work));
-}
-
 /// Powers of `psi` in the order in which the stages use them.
 struct Roots {
+    /// The prime `q`.
+    modulus: u64,
     /// `forward[rev(k)] = psi^k`: the `m` blocks of a stage use `forward[m..2 m]`.
     forward: Vec<u64>,
     /// `inverse[rev(k)] = psi^-k`.
@@ -141,45 +123,32 @@ struct Roots {
 }
 
 impl Roots {
-    fn new(n: usize) -> Self {
-        let psi = power(ROOT, (ROOT_DEGREE / n) as u64);
+    fn new(n: usize, modulus: u64) -> Self {
+        let psi = root_of_unity(2 * n as u64, modulus);
         let powers = |base: u64| {
             let mut table = vec![0; n];
             let mut value = 1;
             for k in 0..n {
                 table[reverse(k, n)] = value;
-                value = multiply(value, base);
+                value = multiply(value, base, modulus);
             }
             table
         };
-        Self { forward: powers(psi), inverse: powers(invert(psi)), normalisation: invert(n as u64) }
+        Self {
+            modulus,
+            forward: powers(psi),
+            inverse: powers(invert(psi, modulus)),
+            normalisation: invert(n as u64, modulus),
+        }
     }
 
     /// `psi^(-N/2) N^-1`: the root of the last inverse stage with the normalisation in it.
     fn last_inverse(&self) -> u64 {
-        multiply(self.inverse[1], self.normalisation)
+        multiply(self.inverse[1], self.normalisation, self.modulus)
     }
 }
 
 /// The `log2 n` bits of `k` in reverse.
 fn reverse(k: usize, n: usize) -> usize {
     k.reverse_bits() >> (usize::BITS - n.trailing_zeros())
-}
-
-/// `a b mod q`, slowly.
-fn multiply(a: u64, b: u64) -> u64 {
-    (u128::from(a) * u128::from(b) % u128::from(MODULUS)) as u64
-}
-
-/// `base^exponent mod q`.
-fn power(base: u64, exponent: u64) -> u64 {
-    (0..u64::BITS - exponent.leading_zeros()).rev().fold(1, |product, bit| {
-        let square = multiply(product, product);
-        if (exponent >> bit) & 1 == 1 { multiply(square, base) } else { square }
-    })
-}
-
-/// `a^-1 mod q`, by Fermat.
-fn invert(a: u64) -> u64 {
-    power(a, MODULUS - 2)
 }

@@ -9,7 +9,8 @@ use ctr::cipher::{KeyIvInit, StreamCipher};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use crate::parameters::{MODULUS, MODULUS_BITS, RingDegree};
-use crate::ring::{Evaluations, Poly, reduce_signed};
+use crate::ring::{Evaluations, Poly, add, reduce_signed};
+use crate::simd::dispatch;
 
 /// Centred binomial parameter: the error is a sum of `ETA` differences of bits.
 const ETA: u32 = 21;
@@ -93,6 +94,7 @@ impl Expander {
     }
 }
 
+#[inline(always)]
 fn as_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("chunks of eight bytes")))
 }
@@ -102,10 +104,27 @@ fn as_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
 pub(crate) fn uniform(degree: RingDegree, seed: &[u8; 32], stream: Stream) -> Poly<Evaluations> {
     let n = degree.coefficients();
     let mut expander = Expander::new(seed, stream);
-    let mut values = Vec::with_capacity(n);
-    while values.len() < n {
-        let bytes = expander.words(n - values.len());
-        values.extend(as_words(&bytes).map(|w| w >> (64 - MODULUS_BITS)).filter(|&v| v < MODULUS));
+    let bytes = expander.words(n);
+    let mut values = vec![0; n];
+    let reduced = dispatch(
+        #[inline(always)]
+        || {
+            let mut reduced = true;
+            for (value, word) in values.iter_mut().zip(as_words(&bytes)) {
+                *value = word >> (64 - MODULUS_BITS);
+                reduced &= *value < MODULUS;
+            }
+            reduced
+        },
+    );
+    if !reduced {
+        // Once in a quarter of a million polynomials: skip the words above and draw as many more.
+        values.retain(|&value| value < MODULUS);
+        while values.len() < n {
+            let more = expander.words(n - values.len());
+            let words = as_words(&more).map(|word| word >> (64 - MODULUS_BITS));
+            values.extend(words.filter(|&value| value < MODULUS));
+        }
     }
     Poly::from_values(values)
 }
@@ -121,11 +140,16 @@ pub(crate) fn ternary(degree: RingDegree, key: &[u8; 32]) -> Zeroizing<Vec<i8>> 
 pub(crate) fn add_error(values: &mut [u64], key: &[u8; 32], stream: Stream) {
     let mask = (1_u64 << ETA) - 1;
     let bytes = Expander::new(key, stream).words(values.len());
-    for (value, word) in values.iter_mut().zip(as_words(&bytes)) {
-        let ones = (word & mask).count_ones() as i64;
-        let zeros = ((word >> ETA) & mask).count_ones() as i64;
-        *value = crate::ring::add(*value, reduce_signed(ones - zeros));
-    }
+    dispatch(
+        #[inline(always)]
+        || {
+            for (value, word) in values.iter_mut().zip(as_words(&bytes)) {
+                let ones = (word & mask).count_ones() as i64;
+                let zeros = ((word >> ETA) & mask).count_ones() as i64;
+                *value = add(*value, reduce_signed(ones - zeros));
+            }
+        },
+    );
 }
 
 impl std::fmt::Debug for Entropy {

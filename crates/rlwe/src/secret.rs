@@ -5,6 +5,7 @@ use zeroize::ZeroizeOnDrop;
 use crate::parameters::RingDegree;
 use crate::ring::{Evaluations, Poly, Ring, reduce_signed};
 use crate::sample::ternary;
+use crate::simd::dispatch;
 
 /// A ternary secret `s`. Wiped on drop, prints redacted, cannot be compared or encoded.
 #[derive(ZeroizeOnDrop)]
@@ -52,7 +53,10 @@ impl SecretKey {
     pub(crate) fn product_coefficient(&self, c: &[u32], k: usize) -> u32 {
         let n = self.degree.coefficients();
         let window = &self.window[n - 1 - k..2 * n - 1 - k];
-        pulp::Arch::new().dispatch(|| inner_product(c, window))
+        dispatch(
+            #[inline(always)]
+            || inner_product(c, window),
+        )
     }
 }
 

@@ -24,7 +24,7 @@ use crate::embedded::Embedded;
 use crate::input::Text;
 use crate::input::scifact::{self, SciFact};
 use crate::output::{Output, bytes, cut, grouped, percentile, progress, table};
-use crate::systems::{Comparison, Outcome};
+use crate::systems::{Comparison, Outcome, TIE};
 
 /// Queries shown with their best documents.
 const SAMPLES: [usize; 3] = [1, 56, 183];
@@ -79,6 +79,7 @@ pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
         qrels: &qrels,
         candidates: arguments.candidates,
         objective: arguments.plan.objective(),
+        layout: arguments.plan.layout(),
     };
     let outcome = comparison.run(&|| bar.inc(1));
     bar.finish_and_clear();
@@ -145,9 +146,11 @@ fn sample_search(
 }
 
 fn fidelity(outcome: &Outcome, queries: &VectorSet) -> String {
-    let same = (outcome.top10_identical * queries.rows() as f64).round() as usize;
+    let count = |share: f64| (share * queries.rows() as f64).round() as usize;
+    let (same, strict) = (count(outcome.top10_identical), count(outcome.top10_strict));
     format!(
-        "\n   Encrypted and unencrypted reranking gave the same top 10 in {same} of {} queries.\n   \
+        "\n   Encrypted and unencrypted reranking gave the same top 10 in {same} of {} queries\n   \
+         ({strict} to the letter; in the others, documents within {TIE:.0e} of each other swapped).\n   \
          Worst error of any score: {:.1e}.\n",
         queries.rows(),
         outcome.max_abs_error
@@ -209,6 +212,10 @@ fn server_view(outcome: &Outcome, server: &Embedded) -> String {
             let sessions = outcome.answers.iter().filter(|a| a.cost.bytes_once > 0).count();
             if sessions == 0 { "none".to_owned() } else { format!("{sessions} sessions") }
         }
+        Leak::PrefixScores => match outcome.answers.iter().all(|a| a.cost.plan.is_some()) {
+            true => "none".to_owned(),
+            false => "one a row".to_owned(),
+        },
     };
     let lines: Vec<String> = Leak::ALL
         .iter()
@@ -234,6 +241,7 @@ fn report(outcome: &Outcome) -> serde_json::Value {
             "encrypted": quality.shard_encrypted.mean.ndcg10,
         },
         "top10_identical": outcome.top10_identical,
+        "top10_strict": outcome.top10_strict,
         "max_abs_error": outcome.max_abs_error,
         "bytes": {
             "up": mean(outcome, |a| a.cost.bytes_up).round(),

@@ -38,6 +38,7 @@ pub fn run(arguments: &Eval, json: Option<&Path>) -> Result<()> {
         qrels: &qrels,
         candidates,
         objective: arguments.plan.objective(),
+        layout: arguments.plan.layout(),
     };
     let outcome = comparison.run(&|| bar.inc(1));
     bar.finish_and_clear();
@@ -52,6 +53,7 @@ pub fn run(arguments: &Eval, json: Option<&Path>) -> Result<()> {
         "candidates": candidates,
         "d_pub": collection.model().split().public(),
         "top10_identical": outcome.top10_identical,
+        "top10_strict": outcome.top10_strict,
         "max_abs_error": outcome.max_abs_error,
     });
     if let (Some(result), serde_json::Value::Object(extra)) = (result.as_object_mut(), extra) {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use shard_client::{Answer, Collection, SearchOptions, Searcher};
+use shard_client::{Answer, Collection, Cost, SearchOptions, Searcher};
 use shard_protocol::Leak;
 
 use super::vectors;
@@ -26,6 +26,7 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
         candidates: arguments.candidates,
         probe: arguments.nprobe,
         objective: arguments.plan.objective(),
+        layout: arguments.plan.layout(),
         ..SearchOptions::default()
     };
     let mut results = Vec::with_capacity(ids.len());
@@ -98,11 +99,15 @@ fn explanation(answer: &Answer) -> String {
             answer.precision, answer.error_bound
         ),
     ];
-    lines.push(format!("  plan    {}", cost.plan));
+    lines.push(format!("  plan    {}", plan_in_words(cost)));
     for (leak, figure) in saw {
         lines.push(format!("  server  {:18} {figure}: {}", leak.name(), leak.meaning()));
     }
     lines.join("\n")
+}
+
+fn plan_in_words(cost: &Cost) -> String {
+    cost.plan.as_ref().map_or("slots, as the paper has it".to_owned(), ToString::to_string)
 }
 
 fn report(id: &str, collection: &Collection, answer: &Answer) -> serde_json::Value {
@@ -122,7 +127,7 @@ fn report(id: &str, collection: &Collection, answer: &Answer) -> serde_json::Val
         "query_ciphertexts": cost.query_ciphertexts,
         "response_ciphertexts": cost.response_ciphertexts,
         "bytes": { "up": cost.bytes_up, "down": cost.bytes_down, "once": cost.bytes_once },
-        "plan": cost.plan.to_string(),
+        "plan": plan_in_words(cost),
         "ms": cost.timings.total().as_secs_f64() * 1e3,
     })
 }

@@ -252,7 +252,8 @@ fn a_basis_of_the_wrong_directions_is_refused() {
     assert!(changed(&|basis| basis.copy_within(..width, width)), "a direction twice");
     assert!(changed(&|basis| basis[5 * width..6 * width].fill(0.0)), "a direction missing");
     assert!(changed(&|basis| basis.fill(0.0)), "no directions at all");
-    let longer = |basis: &mut [f64]| basis[..width].iter_mut().for_each(|entry| *entry *= 1.0 + 1e-7);
+    let longer =
+        |basis: &mut [f64]| basis[..width].iter_mut().for_each(|entry| *entry *= 1.0 + 1e-7);
     assert!(changed(&longer), "a direction of another length");
     let turned = |basis: &mut [f64]| {
         let (first, second) = basis[..2 * width].split_at_mut(width);
@@ -276,8 +277,7 @@ fn probes_bound_the_deviation_from_both_sides() {
 
         let off = gram_off(&basis, width);
         let largest = off.iter().copied().fold(0.0, f64::max);
-        let row_sum =
-            off.chunks_exact(width).map(|row| row.iter().sum()).fold(0.0, f64::max);
+        let row_sum = off.chunks_exact(width).map(|row| row.iter().sum()).fold(0.0, f64::max);
         let found = deviation(&basis, width);
         let rounding = 1e-13;
         assert!(found + rounding >= largest, "width {width}: {found:e} below {largest:e}");

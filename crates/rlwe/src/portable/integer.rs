@@ -1,10 +1,9 @@
 //! Integer arithmetic: lazy butterflies with precomputed quotients (Shoup, Harvey).
 //!
 //! Values stay in `[0, 4q)` on the way forward and in `[0, 2q)` on the way back, and are reduced
-//! once at the end; `4q < 2^52` leaves room to spare in 64 bits.
+//! once at the end; `q < 2^62` makes `4q` fit 64 bits.
 
 use super::Roots;
-use crate::parameters::MODULUS;
 
 /// A constant to multiply by, `w`, with `floor(2^64 w / q)`.
 #[derive(Clone, Copy)]
@@ -14,21 +13,24 @@ struct Factor {
 }
 
 impl Factor {
-    fn new(value: u64) -> Self {
-        Self { value, quotient: ((u128::from(value) << 64) / u128::from(MODULUS)) as u64 }
+    fn new(value: u64, q: u64) -> Self {
+        Self { value, quotient: ((u128::from(value) << 64) / u128::from(q)) as u64 }
     }
 
     /// `w x - floor(x floor(2^64 w / q) / 2^64) q`, congruent to `w x` and in `[0, 2q)` for any
     /// `x`: both floors together take away less than two from the true quotient.
     #[inline(always)]
-    fn multiply(self, x: u64) -> u64 {
+    fn multiply(self, x: u64, q: u64) -> u64 {
         let quotient = ((u128::from(x) * u128::from(self.quotient)) >> 64) as u64;
-        x.wrapping_mul(self.value).wrapping_sub(quotient.wrapping_mul(MODULUS))
+        x.wrapping_mul(self.value).wrapping_sub(quotient.wrapping_mul(q))
     }
 }
 
-/// The factors of a degree, in the order of [`Roots`].
+/// The factors of a degree and a prime, in the order of [`Roots`].
 pub(super) struct Tables {
+    modulus: u64,
+    /// `floor(2^(63 + b) / q)` for a prime of `b` bits: below `2^64`, because `q > 2^(b - 1)`.
+    reciprocal: u64,
     forward: Vec<Factor>,
     inverse: Vec<Factor>,
     normalisation: Factor,
@@ -36,17 +38,22 @@ pub(super) struct Tables {
 }
 
 impl Tables {
+    /// # Panics
+    /// When the prime has more than 62 bits; parameter sets have none above 60.
     pub(super) fn new(roots: &Roots) -> Self {
+        let q = roots.modulus;
+        assert!(q < 1 << 62, "4q must fit 64 bits, q is {q}");
+        let factors = |roots: &[u64]| roots.iter().map(|&root| Factor::new(root, q)).collect();
         Self {
-            forward: roots.forward.iter().copied().map(Factor::new).collect(),
-            inverse: roots.inverse.iter().copied().map(Factor::new).collect(),
-            normalisation: Factor::new(roots.normalisation),
-            last_inverse: Factor::new(roots.last_inverse()),
+            modulus: q,
+            reciprocal: ((1_u128 << (64 + q.ilog2())) / u128::from(q)) as u64,
+            forward: factors(&roots.forward),
+            inverse: factors(&roots.inverse),
+            normalisation: Factor::new(roots.normalisation, q),
+            last_inverse: Factor::new(roots.last_inverse(), q),
         }
     }
 }
-
-const TWICE: u64 = 2 * MODULUS;
 
 /// `x`, or `x - bound` where that is not negative, without a branch.
 #[inline(always)]
@@ -56,25 +63,25 @@ fn subtract_once(x: u64, bound: u64) -> u64 {
 
 /// Coefficients to evaluations: `(x, y) -> (x + w y, x - w y)`.
 pub(super) fn forward(values: &mut [u64], tables: &Tables) {
-    let n = values.len();
+    let (n, q, twice) = (values.len(), tables.modulus, 2 * tables.modulus);
     let mut size = n;
     while size > 1 {
         let factors = &tables.forward[n / size..];
         for (block, &w) in values.chunks_exact_mut(size).zip(factors) {
             let (low, high) = block.split_at_mut(size / 2);
             for (x, y) in low.iter_mut().zip(high) {
-                let (a, b) = (subtract_once(*x, TWICE), w.multiply(*y));
-                (*x, *y) = (a + b, a + TWICE - b);
+                let (a, b) = (subtract_once(*x, twice), w.multiply(*y, q));
+                (*x, *y) = (a + b, a + twice - b);
             }
         }
         size /= 2;
     }
-    values.iter_mut().for_each(|v| *v = subtract_once(subtract_once(*v, TWICE), MODULUS));
+    values.iter_mut().for_each(|v| *v = subtract_once(subtract_once(*v, twice), q));
 }
 
 /// Evaluations to coefficients: `(x, y) -> (x + y, w (x - y))`.
 pub(super) fn inverse(values: &mut [u64], tables: &Tables) {
-    let n = values.len();
+    let (n, q, twice) = (values.len(), tables.modulus, 2 * tables.modulus);
     let mut size = 2;
     while size < n {
         let factors = &tables.inverse[n / size..];
@@ -82,7 +89,7 @@ pub(super) fn inverse(values: &mut [u64], tables: &Tables) {
             let (low, high) = block.split_at_mut(size / 2);
             for (x, y) in low.iter_mut().zip(high) {
                 let (a, b) = (*x, *y);
-                (*x, *y) = (subtract_once(a + b, TWICE), w.multiply(a + TWICE - b));
+                (*x, *y) = (subtract_once(a + b, twice), w.multiply(a + twice - b, q));
             }
         }
         size *= 2;
@@ -90,21 +97,28 @@ pub(super) fn inverse(values: &mut [u64], tables: &Tables) {
     let (low, high) = values.split_at_mut(n / 2);
     for (x, y) in low.iter_mut().zip(high) {
         let (a, b) = (*x, *y);
-        *x = subtract_once(tables.normalisation.multiply(a + b), MODULUS);
-        *y = subtract_once(tables.last_inverse.multiply(a + TWICE - b), MODULUS);
+        *x = subtract_once(tables.normalisation.multiply(a + b, q), q);
+        *y = subtract_once(tables.last_inverse.multiply(a + twice - b, q), q);
     }
 }
 
-/// `floor(2^113 / q)`, below `2^64` because `q` is above `2^49`.
-const RECIPROCAL: u64 = ((1_u128 << 113) / MODULUS as u128) as u64;
-
-/// `accumulator += left * right`, by Barrett: for a product below `2^101` the quotient
-/// `floor(floor(p / 2^49) RECIPROCAL / 2^64)` is at most two short, so the rest is below `3q`.
-pub(super) fn multiply_accumulate(accumulator: &mut [u64], left: &[u64], right: &[u64]) {
+/// `accumulator += left * right`, by Barrett: for a prime of `b` bits and `p < q^2` the quotient
+/// `floor(floor(p / 2^(b - 1)) reciprocal / 2^64)` is at most two short, so the rest is below
+/// `3q`.
+pub(super) fn multiply_accumulate(
+    accumulator: &mut [u64],
+    left: &[u64],
+    right: &[u64],
+    tables: &Tables,
+) {
+    let (q, reciprocal) = (tables.modulus, u128::from(tables.reciprocal));
+    let shift = q.ilog2();
     for ((sum, &a), &b) in accumulator.iter_mut().zip(left).zip(right) {
         let product = u128::from(a) * u128::from(b) + u128::from(*sum);
-        let quotient = (((product >> 49) * u128::from(RECIPROCAL)) >> 64) as u64;
-        let rest = (product as u64).wrapping_sub(quotient.wrapping_mul(MODULUS));
-        *sum = subtract_once(subtract_once(rest, TWICE), MODULUS);
+        // Below 2^(b + 1), so one word.
+        let leading = (product >> shift) as u64;
+        let quotient = ((u128::from(leading) * reciprocal) >> 64) as u64;
+        let rest = (product as u64).wrapping_sub(quotient.wrapping_mul(q));
+        *sum = subtract_once(subtract_once(rest, 2 * q), q);
     }
 }

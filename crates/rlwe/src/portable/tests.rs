@@ -3,12 +3,13 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::prime::power;
 
 const DEGREES: [usize; 10] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768];
 
 fn kernels(n: usize) -> [PortableNtt; 2] {
     let degree = RingDegree::new(n).unwrap();
-    [PortableNtt::integer(degree), PortableNtt::fused(degree)]
+    [PortableNtt::over(degree, MODULUS), PortableNtt::fused(degree)]
 }
 
 /// Well-mixed residues.
@@ -40,20 +41,21 @@ fn inputs(n: usize) -> Vec<Vec<u64>> {
 }
 
 #[test]
-fn the_root_has_order_65536() {
-    assert_eq!(power(ROOT, ROOT_DEGREE as u64), MODULUS - 1);
+fn the_root_is_the_documented_one() {
+    assert_eq!(root_of_unity(65_536, MODULUS), 26_113_207_984);
 }
 
 #[test]
 fn position_j_holds_the_value_at_an_odd_power_of_the_root() {
     for n in [64, 256] {
-        let psi = power(ROOT, (ROOT_DEGREE / n) as u64);
+        let psi = root_of_unity(2 * n as u64, MODULUS);
         for coefficients in inputs(n) {
             let value_at = |x: u64| {
-                coefficients.iter().rev().fold(0, |sum, &c| (multiply(sum, x) + c) % MODULUS)
+                let step = |sum: u64, &c: &u64| (multiply(sum, x, MODULUS) + c) % MODULUS;
+                coefficients.iter().rev().fold(0, step)
             };
-            let expected: Vec<u64> =
-                (0..n).map(|j| value_at(power(psi, 2 * reverse(j, n) as u64 + 1))).collect();
+            let root = |j: usize| power(psi, 2 * reverse(j, n) as u64 + 1, MODULUS);
+            let expected: Vec<u64> = (0..n).map(|j| value_at(root(j))).collect();
             for kernel in kernels(n) {
                 let mut values = coefficients.clone();
                 kernel.forward(&mut values);
@@ -152,7 +154,7 @@ proptest! {
     ) {
         let column = |i: usize| triples.iter().map(|t| t[i]).collect::<Vec<u64>>();
         let expected: Vec<u64> =
-            triples.iter().map(|t| (multiply(t[0], t[1]) + t[2]) % MODULUS).collect();
+            triples.iter().map(|t| (multiply(t[0], t[1], MODULUS) + t[2]) % MODULUS).collect();
         for kernel in kernels(64) {
             let mut sum = column(2);
             kernel.multiply_accumulate(&mut sum, &column(0), &column(1));

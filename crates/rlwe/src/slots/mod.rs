@@ -36,7 +36,7 @@
 //!   permutation of evaluations per row, none per digit.
 //! * Rotate-and-sum keeps `c0` multiplied by `P` until the end.
 //! * A residue takes whole bytes and no more; no general-purpose compressor runs.
-//! * Bytes have no headers and follow the transform library's roots of unity, so they do not
+//! * Bytes have no headers and follow roots of unity found by another rule, so they do not
 //!   interoperate with SEAL's.
 //!
 //! # A request, top to bottom

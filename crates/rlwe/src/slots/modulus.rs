@@ -1,5 +1,7 @@
 //! Arithmetic modulo one prime of the chain.
 
+use crate::prime;
+
 /// A prime `q < 2^61` with its Barrett reciprocal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Modulus {
@@ -79,17 +81,7 @@ impl Modulus {
 
     /// `a^-1 mod q = a^(q - 2) mod q`, for `a` not a multiple of `q`.
     pub(super) fn inverse(self, a: u64) -> u64 {
-        let q = u128::from(self.value);
-        let (mut base, mut exponent, mut result) =
-            (u128::from(self.reduce(a)), self.value - 2, 1_u128);
-        while exponent > 0 {
-            if exponent & 1 == 1 {
-                result = result * base % q;
-            }
-            base = base * base % q;
-            exponent >>= 1;
-        }
-        result as u64
+        prime::invert(self.reduce(a), self.value)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::parameters::SlotsParameterError;
 use crate::parameters::RingDegree;
+use crate::prime::is_prime;
 
 /// The largest unused prime of each size, in order.
 pub(super) fn find_primes(
@@ -14,12 +15,17 @@ pub(super) fn find_primes(
         let (low, high) = (1_u64 << (bits - 1), (1_u64 << bits) - 1);
         let taken = primes.iter().filter(|&&q| q >= low && q <= high).min();
         let below = taken.map_or(high, |q| q - 1);
-        let prime =
-            tfhe_ntt::prime::largest_prime_in_arithmetic_progression64(order, 1, low, below)
-                .ok_or(SlotsParameterError::NoPrime { bits, order })?;
-        primes.push(prime);
+        let prime = largest_prime(order, low, below);
+        primes.push(prime.ok_or(SlotsParameterError::NoPrime { bits, order })?);
     }
     Ok(primes)
+}
+
+/// The largest prime in `[low, high]` that is 1 modulo `order`.
+fn largest_prime(order: u64, low: u64, high: u64) -> Option<u64> {
+    let first = high - (high - 1) % order;
+    let candidates = std::iter::successors(Some(first), |candidate| candidate.checked_sub(order));
+    candidates.take_while(|&candidate| candidate >= low).find(|&candidate| is_prime(candidate))
 }
 
 #[cfg(test)]
@@ -42,7 +48,31 @@ mod tests {
                 assert_eq!(64 - prime.leading_zeros(), bits);
                 assert_eq!(prime % (2 * n as u64), 1);
                 assert!(!set.primes()[..index].contains(&prime));
-                assert!(tfhe_ntt::prime::is_prime64(prime));
+                assert!(is_prime(prime));
+            }
+        }
+    }
+
+    #[test]
+    fn no_larger_candidate_is_a_prime() {
+        let by_division = |n: u64| (2..n).take_while(|d| d * d <= n).all(|d| n % d != 0);
+        for (order, low, high) in [(128, 1 << 19, (1 << 20) - 1), (65_536, 1 << 23, 14_000_000)] {
+            let expected = (low..=high).rev().find(|n| n % order == 1 && by_division(*n));
+            assert_eq!(largest_prime(order, low, high), expected);
+        }
+    }
+
+    /// Both sides derive the primes, so a build with the library and one without must agree.
+    #[cfg(feature = "tfhe")]
+    #[test]
+    fn primes_are_those_of_the_transform_library() {
+        use tfhe_ntt::prime::largest_prime_in_arithmetic_progression64;
+        for (bits, order) in (20..=60).flat_map(|bits| [(bits, 128), (bits, 16_384)]) {
+            let (low, mut high) = (1_u64 << (bits - 1), (1_u64 << bits) - 1);
+            for _ in 0..3 {
+                let expected = largest_prime_in_arithmetic_progression64(order, 1, low, high);
+                assert_eq!(largest_prime(order, low, high), expected);
+                high = expected.map_or(high, |prime| prime - 1);
             }
         }
     }

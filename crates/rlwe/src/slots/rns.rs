@@ -9,18 +9,18 @@ use zeroize::Zeroize;
 
 use super::modulus::{Factor, Modulus, lift, subtract_scaled};
 use super::parameters::SlotsParameters;
+use crate::ntt::{Backend, Ntt};
+use crate::parameters::RingDegree;
 
 /// One prime and its negacyclic transform.
 pub(super) struct PrimeRing {
     modulus: Modulus,
-    plan: tfhe_ntt::prime64::Plan,
+    ntt: Box<dyn Ntt>,
 }
 
 impl PrimeRing {
-    fn new(n: usize, prime: u64) -> Self {
-        let plan = tfhe_ntt::prime64::Plan::try_new(n, prime)
-            .expect("a prime equal to 1 modulo 2 N has a transform of degree N");
-        Self { modulus: Modulus::new(prime), plan }
+    fn new(degree: RingDegree, prime: u64, backend: Backend) -> Self {
+        Self { modulus: Modulus::new(prime), ntt: backend.build_over(degree, prime) }
     }
 
     pub(super) fn modulus(&self) -> Modulus {
@@ -29,18 +29,17 @@ impl PrimeRing {
 
     /// Coefficients to evaluations.
     pub(super) fn forward(&self, row: &mut [u64]) {
-        self.plan.fwd(row);
+        self.ntt.forward(row);
     }
 
     /// Evaluations to coefficients.
     pub(super) fn inverse(&self, row: &mut [u64]) {
-        self.plan.inv(row);
-        self.plan.normalize(row); // the library's inverse leaves a factor N
+        self.ntt.inverse(row);
     }
 
     /// `accumulator += left right`, pointwise.
     pub(super) fn multiply_accumulate(&self, accumulator: &mut [u64], left: &[u64], right: &[u64]) {
-        self.plan.mul_accumulate(accumulator, left, right);
+        self.ntt.multiply_accumulate(accumulator, left, right);
     }
 }
 
@@ -53,16 +52,22 @@ pub(super) struct Rns {
 }
 
 impl Rns {
+    /// With the backend of this process, as [`Ring::new`](crate::Ring::new) takes it.
     pub(super) fn new(parameters: &SlotsParameters) -> Self {
-        let n = parameters.degree().coefficients();
-        let rings: Vec<_> = parameters.primes().iter().map(|&q| PrimeRing::new(n, q)).collect();
+        Self::with_backend(parameters, Backend::from_environment().unwrap_or_default())
+    }
+
+    fn with_backend(parameters: &SlotsParameters, backend: Backend) -> Self {
+        let degree = parameters.degree();
+        let ring = |&prime: &u64| PrimeRing::new(degree, prime, backend);
+        let rings: Vec<_> = parameters.primes().iter().map(ring).collect();
         let inverse = |divisor: u64, q: Modulus| q.factor(q.inverse(divisor));
         let inverses = parameters
             .primes()
             .iter()
             .map(|&d| rings.iter().map(|ring| inverse(d, ring.modulus)).collect())
             .collect();
-        Self { n, rings, inverses }
+        Self { n: degree.coefficients(), rings, inverses }
     }
 
     /// Degree `N`.
@@ -244,8 +249,48 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn toy() -> Rns {
-        Rns::new(&SlotsParameters::toy(64, &[60, 40, 60], 40))
+    fn toys() -> impl Iterator<Item = Rns> {
+        let parameters = SlotsParameters::toy(64, &[60, 40, 60], 40);
+        Backend::ALL.iter().map(move |&backend| Rns::with_backend(&parameters, backend))
+    }
+
+    /// Residues that make sums and products as large as they get, units, and mixed ones.
+    fn rows(n: usize, q: u64) -> Vec<Vec<u64>> {
+        let by_position = |value: &dyn Fn(usize) -> u64| (0..n).map(value).collect::<Vec<_>>();
+        vec![
+            vec![q - 1; n],
+            vec![q / 2 + 1; n],
+            by_position(&|i| if i % 2 == 0 { q - 1 } else { 0 }),
+            by_position(&|i| u64::from(i == 1)),
+            by_position(&|i| (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % q),
+        ]
+    }
+
+    /// Residues travel as evaluations: what one backend writes another must read.
+    #[test]
+    fn every_backend_gives_the_same_bits_over_the_papers_primes() {
+        let primes = SlotsParameters::paper().primes().to_vec();
+        for (&q, log) in primes.iter().flat_map(|q| (6..=13).map(move |log| (q, log))) {
+            let degree = RingDegree::new(1 << log).unwrap();
+            let results = Backend::ALL.iter().map(|&backend| {
+                let ring = PrimeRing::new(degree, q, backend);
+                let rows = rows(1 << log, q);
+                let mut results = Vec::new();
+                for row in &rows {
+                    let (mut there, mut back, mut sum) = (row.clone(), row.clone(), row.clone());
+                    ring.forward(&mut there);
+                    ring.inverse(&mut back);
+                    ring.multiply_accumulate(&mut sum, row, &rows[4]);
+                    let mut home = there.clone();
+                    ring.inverse(&mut home);
+                    assert_eq!(&home, row, "{backend:?} at {degree:?} modulo {q}");
+                    results.extend([there, back, sum]);
+                }
+                results
+            });
+            let results: Vec<_> = results.collect();
+            assert!(results.iter().all(|r| *r == results[0]), "{degree:?} modulo {q}");
+        }
     }
 
     proptest! {
@@ -255,7 +300,6 @@ mod tests {
             a in prop::collection::vec(-1000_i64..1000, 64),
             b in prop::collection::vec(-1000_i64..1000, 64),
         ) {
-            let rns = toy();
             let mut expected = vec![0_i64; 64];
             for i in 0..64 {
                 for j in 0..64 {
@@ -263,18 +307,20 @@ mod tests {
                     expected[(i + j) % 64] += sign * a[i] * b[j];
                 }
             }
-            let mut product = RnsPoly::zero(64, 3);
-            let (a, b) = (rns.embed(&a, rns.rings().iter()), rns.embed(&b, rns.rings().iter()));
-            product.multiply_accumulate(&a, &b, rns.rings().iter());
-            let expected = rns.embed(&expected, rns.rings().iter());
-            prop_assert_eq!(product.values(), expected.values());
+            for rns in toys() {
+                let embed = |coefficients: &[i64]| rns.embed(coefficients, rns.rings().iter());
+                let mut product = RnsPoly::zero(64, 3);
+                product.multiply_accumulate(&embed(&a), &embed(&b), rns.rings().iter());
+                let expected = embed(&expected);
+                prop_assert_eq!(product.values(), expected.values());
+            }
         }
 
         #[test]
         fn division_rounds_to_the_nearest_integer(
             coefficients in prop::collection::vec(any::<i64>(), 64),
         ) {
-            let rns = toy();
+            for rns in toys() {
             let d = i128::from(rns.ring(1).modulus().value());
             let expected: Vec<i64> = coefficients
                 .iter()
@@ -286,6 +332,7 @@ mod tests {
             poly.drop_last();
             let expected = rns.embed(&expected, rns.rings()[..1].iter());
             prop_assert_eq!(poly.values(), expected.values());
+            }
         }
     }
 }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, Subcommand, ValueEnum};
-use shard_client::CellCount;
+use clap::{Args, Subcommand};
+use shard_client::{CellCount, LayoutChoice, SearchOptions};
 use shard_rlwe::slots::{SlotsParameterError, SlotsParameters};
 use shard_rlwe::{ParameterError, RingDegree};
 
-use crate::args::{PlanArguments, cells, positive};
+use crate::args::{LayoutName, PlanArguments, cells, positive};
 
 /// What is measured.
 #[derive(Subcommand)]
@@ -46,12 +46,6 @@ pub struct Rerank {
     /// Candidates that are scored under encryption
     #[arg(long, value_name = "K", default_value_t = 128, value_parser = positive)]
     pub candidates: usize,
-    /// How vectors lie in ciphertexts
-    #[arg(long, default_value = "coefficients", value_enum)]
-    pub layout: LayoutName,
-    /// Cells of a query ciphertext, with `--layout slots` (the planner decides otherwise)
-    #[arg(long, value_name = "B", default_value_t = 1, value_parser = positive)]
-    pub width: usize,
     /// Sizes of the primes in bits, with `--layout slots`
     #[arg(long, value_name = "BITS", default_value = "60,40,40,60", value_parser = chain)]
     pub chain: Chain,
@@ -71,12 +65,26 @@ pub struct Rerank {
     pub dump: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LayoutName {
-    /// Inner products in the coefficients of one product
-    Coefficients,
-    /// The canonical embedding with rotations, as the paper has it
-    Slots,
+impl Rerank {
+    /// How searches are made. The paper's layout has no canaries, and is measured without.
+    pub fn options(&self) -> Result<SearchOptions, SlotsParameterError> {
+        let defaults = SearchOptions::default();
+        let (layout, canaries) = match self.plan.layout {
+            LayoutName::Coefficients => (LayoutChoice::Coefficients, defaults.canaries),
+            LayoutName::Slots => {
+                let parameters = self.chain.parameters()?;
+                (LayoutChoice::Slots { parameters, cells: self.plan.width }, 0)
+            }
+        };
+        Ok(SearchOptions {
+            top: self.candidates,
+            candidates: Some(self.candidates),
+            objective: self.plan.objective(),
+            layout,
+            canaries,
+            ..defaults
+        })
+    }
 }
 
 /// Sizes of the primes of a slot parameter set at `N = 8192`.

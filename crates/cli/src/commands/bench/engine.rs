@@ -11,6 +11,8 @@
 //! L leaves merged into one response    L (p + w) + (L - 1) m + r
 //! ```
 
+use std::hint::black_box;
+
 use anyhow::Result;
 use serde_json::{Value, json};
 use shard_rlwe::{
@@ -25,18 +27,19 @@ use crate::output::{Output, table};
 
 /// Inner products of a product.
 const SLOTS: usize = 8;
-/// Responses, ciphertexts or leaves of one run.
+/// Ciphertexts or leaves of one run: as many as a request has, so that caches serve them alike.
 const MANY: usize = 32;
 /// The fewer that slopes start from.
 const FEW: usize = 8;
+/// Responses of one run.
+const RESPONSES: usize = MANY / SLOTS;
 
 pub fn run(arguments: &Engine, output: &Output<'_>) -> Result<()> {
-    let figures = on_threads(1, || {
+    let (degrees, planning) = on_threads(1, || {
         let measure = |degree: &RingDegree| measure(*degree, arguments.repeats);
-        let planning = planning(arguments.repeats)?;
-        Ok((arguments.degrees.iter().map(measure).collect::<Result<Vec<_>>>()?, planning))
+        let degrees = arguments.degrees.iter().map(measure).collect::<Result<Vec<_>>>()?;
+        Ok((degrees, planning(arguments.repeats)?))
     })?;
-    let (degrees, planning) = figures;
     let mut header = vec!["microseconds of one core".to_owned()];
     header.extend(arguments.degrees.iter().map(|degree| format!("N = {degree}")));
     let header: Vec<&str> = header.iter().map(String::as_str).collect();
@@ -68,14 +71,12 @@ fn measure(degree: RingDegree, repeats: usize) -> Result<Figures> {
     let merged = Layout::packed(degree, width, 1, 1, true)?;
 
     let (key, encrypt) = bench.encryption(&single)?;
-    let request = bench.request(&single, SLOTS * MANY)?;
-    let prepare = least(repeats, || {
-        std::hint::black_box(request.prepared());
-    }) / (SLOTS * MANY) as f64;
+    let request = bench.request(&single, MANY)?;
+    let prepare = least(repeats, || request.prepared()) / MANY as f64;
 
-    let alone = bench.respond(&single, 1, SLOTS * MANY)? / MANY as f64; // p + w + r
-    let spread = bench.respond(&single, SLOTS * MANY, SLOTS * MANY)? / MANY as f64; // 8 p + w + r
-    let tiled = bench.respond(&halves, 1, SLOTS * MANY)? / MANY as f64; // 2 (p + w) + r
+    let alone = bench.respond(&single, 1, MANY)? / RESPONSES as f64; // p + w + r
+    let spread = bench.respond(&single, MANY, MANY)? / RESPONSES as f64; // 8 p + w + r
+    let tiled = bench.respond(&halves, 1, MANY)? / RESPONSES as f64; // 2 (p + w) + r
     let product = (spread - alone) / (SLOTS - 1) as f64;
     let full_product = tiled - alone;
     let respond = alone - full_product;
@@ -134,10 +135,10 @@ impl Bench {
             let entropy = Entropy::from_os().expect("randomness was to be had a moment ago");
             RequestKey::fresh(&self.parameters, entropy)
         };
-        let key = least(self.repeats, || drop(std::hint::black_box(fresh())));
+        let key = least(self.repeats, fresh);
         let encrypt = |count: usize| {
             let query = layout.encode_queries(&vec![1.0; self.width * count], 1e6);
-            least(self.repeats, || drop(std::hint::black_box(fresh().encrypt(&query))))
+            least(self.repeats, || fresh().encrypt(&query))
         };
         Ok((key, (encrypt(MANY) - encrypt(FEW)) / (MANY - FEW) as f64))
     }
@@ -153,8 +154,7 @@ impl Bench {
         let groups: Vec<Vec<&[i32]>> = vec![vec![&row[..]; operands / queries]; queries];
         let prepared = request.prepared();
         request.evaluator.respond(&prepared, &groups)?;
-        let repeats = self.repeats.div_ceil(4);
-        Ok(least(repeats, || drop(std::hint::black_box(request.evaluator.respond(&prepared, &groups)))))
+        Ok(least(self.repeats, || request.evaluator.respond(&prepared, &groups)))
     }
 
     /// Seconds of unpacking a response, and of reading one score from it.
@@ -166,7 +166,7 @@ impl Bench {
             let responses = request.evaluator.respond(&prepared, &[vec![&row[..]; used]])?;
             let open = || {
                 for _ in 0..MANY {
-                    std::hint::black_box(request.key.open(&responses[0]));
+                    black_box(request.key.open(&responses[0]));
                 }
             };
             Ok(least(self.repeats, open) / MANY as f64)
@@ -189,5 +189,5 @@ fn planning(repeats: usize) -> Result<f64> {
         keys: None,
         merging: true,
     };
-    Ok(least(repeats, || drop(std::hint::black_box(plan(&workload, Objective::Balanced)))))
+    Ok(least(repeats, || plan(&workload, Objective::Balanced)))
 }

@@ -13,8 +13,8 @@ use shard_rlwe::{
 
 use super::clock::{Spent, timed};
 
-/// Norm of the vectors: about that of residuals of unit embeddings.
-const NORM: f64 = 0.8;
+/// Norm of the operands: about that of residuals of unit embeddings.
+pub const NORM: f64 = 0.8;
 
 /// Vectors to score: `groups[i]` of them against query `i`.
 pub struct Exercise {
@@ -98,7 +98,9 @@ impl Exercise {
         let score = |query: &[f64], row: &[i32]| -> f64 {
             query.iter().zip(row).map(|(t, &z)| t * f64::from(z)).sum::<f64>() * unit
         };
-        queries.flat_map(|(query, rows)| rows.into_iter().map(move |row| score(query, row))).collect()
+        queries
+            .flat_map(|(query, rows)| rows.into_iter().map(move |row| score(query, row)))
+            .collect()
     }
 }
 
@@ -174,8 +176,7 @@ mod tests {
         assert_eq!(exercise.groups.iter().sum::<usize>(), 40);
         let parameters = Parameters::new(RingDegree::N2048, 45, 28).unwrap();
         for (tiles, blocks, merged) in [(1, 1, false), (3, 2, false), (1, 4, true)] {
-            let layout =
-                Layout::packed(RingDegree::N2048, 96, tiles, blocks, merged).unwrap();
+            let layout = Layout::packed(RingDegree::N2048, 96, tiles, blocks, merged).unwrap();
             let mut prepared = exercise.prepare(&parameters, &layout).unwrap();
             let taken = prepared.request(&parameters).unwrap();
             assert!(taken.max_abs_error <= prepared.error_bound() * 8.0 / 6.0);

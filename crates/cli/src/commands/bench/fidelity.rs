@@ -80,12 +80,8 @@ mod tests {
     fn a_ranking_agrees_with_itself() {
         let ranked = ranking(&[(4, 0.9), (2, 0.5), (7, 0.1)]);
         let same = Fidelity::of(&ranked, &ranked);
-        let perfect = Fidelity {
-            max_abs_error: 0.0,
-            top1_flip: false,
-            top10_overlap: 1.0,
-            kendall_tau: 1.0,
-        };
+        let perfect =
+            Fidelity { max_abs_error: 0.0, top1_flip: false, top10_overlap: 1.0, kendall_tau: 1.0 };
         assert_eq!(same, perfect);
     }
 

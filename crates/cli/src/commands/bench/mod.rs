@@ -5,8 +5,8 @@
 //! runs on one thread, so that it is time of one core.
 //!
 //! `arguments` has the flags; `clock` the two clocks; `corpus` and `owner` make what is searched;
-//! `rerank` and `slots` measure searches in the two layouts, `fidelity` what encryption did to the
-//! scores, `report` puts them together; `exercise` makes bare requests of the engine for `engine`,
+//! `rerank` measures searches, `fidelity` what encryption did to the scores, `report` puts them
+//! together; `exercise` makes bare requests of the engine for `engine`,
 //! `plans` and `parameters`.
 
 mod arguments;
@@ -20,7 +20,6 @@ mod parameters;
 mod plans;
 mod report;
 mod rerank;
-mod slots;
 
 use std::path::Path;
 

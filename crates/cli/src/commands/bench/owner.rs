@@ -4,10 +4,10 @@ use anyhow::{Result, bail};
 use rand::TryRng;
 use rand::rand_core::UnwrapErr;
 use rand::rngs::SysRng;
-use shard_client::vault::{KdfCost, MIN_KEY_FILE_BYTES, Unlock, Vault};
+use shard_client::vault::{KdfCost, MIN_KEY_FILE_BYTES, Unlock};
 use shard_client::{
-    CellCount, Choice, Collection, Documents, KeyOwner, SearchOptions, Settings, create_vault,
-    ingest, release,
+    CellCount, Choice, Collection, Documents, SearchOptions, Settings, create_vault, ingest,
+    release,
 };
 use shard_geometry::{Ranked, VectorSet};
 use shard_protocol::RowBatch;
@@ -19,7 +19,6 @@ use crate::output::progress;
 
 /// The data owner of one run.
 pub struct Owner {
-    pub vault: Vault,
     pub collection: Collection,
     /// What the server is given.
     pub rows: RowBatch,
@@ -60,15 +59,9 @@ impl Owner {
         let done = ingest(&mut vault, &to_ingest, &|rows| bar.inc(rows as u64), &mut rng);
         bar.finish_and_clear();
         done?;
-        let options = SearchOptions {
-            top: arguments.candidates,
-            candidates: Some(arguments.candidates),
-            objective: arguments.plan.objective(),
-            ..SearchOptions::default()
-        };
         let collection = Collection::open(&vault)?;
         let rows = release(&vault)?;
-        Ok(Self { vault, collection, rows, queries, options })
+        Ok(Self { collection, rows, queries, options: arguments.options()? })
     }
 
     /// The query of a trial.
@@ -79,11 +72,5 @@ impl Owner {
     /// Every candidate of a query, ranked without encryption.
     pub fn in_the_clear(&self, query: &[f32]) -> Result<Vec<Ranked>> {
         Ok(self.collection.search_in_the_clear(&self.rows, query, &self.options)?)
-    }
-
-    /// Whose key a row is under.
-    pub fn key_of(&self, row: u32) -> KeyOwner {
-        let index = self.collection.index();
-        index.cell(row).map_or(KeyOwner::Row(index.handle(row)), KeyOwner::Cell)
     }
 }

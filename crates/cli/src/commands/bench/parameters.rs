@@ -8,13 +8,14 @@
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use shard_rlwe::slots::{
-    Candidate, SlotsClient, SlotsLayout, SlotsParameters, SlotsServer, classical_ceiling,
+    Candidate, SlotsClient, SlotsLayout, SlotsNoise, SlotsParameters, SlotsServer,
+    classical_ceiling,
 };
 use shard_rlwe::{Entropy, Layout, MODULUS, Parameters as Coefficients, RingDegree};
 
 use super::arguments::Parameters;
 use super::clock::{on_threads, timed};
-use super::exercise::Exercise;
+use super::exercise::{Exercise, NORM};
 use crate::output::{Output, bytes, table};
 
 /// Rows that a slot set scores; its time is the same for every one.
@@ -61,6 +62,8 @@ struct Figures {
     /// Up and down together.
     bytes: usize,
     max_abs_error: f64,
+    /// What the noise model allows.
+    error_bound: f64,
 }
 
 impl Figures {
@@ -124,7 +127,12 @@ fn coefficient_sets(arguments: &Parameters, degree: usize) -> Result<Vec<Tried>>
             };
             let mut prepared = exercise.prepare(&parameters, &layout)?;
             let mut best = f64::INFINITY;
-            let mut figures = Figures { ms_per_candidate: 0.0, bytes: 0, max_abs_error: 0.0 };
+            let mut figures = Figures {
+                ms_per_candidate: 0.0,
+                bytes: 0,
+                max_abs_error: 0.0,
+                error_bound: prepared.error_bound(),
+            };
             for _ in 0..=arguments.repeats {
                 let taken = prepared.request(&parameters)?;
                 best = best.min(taken.server.cpu.as_secs_f64());
@@ -157,6 +165,7 @@ fn slot_set(arguments: &Parameters, n: usize, chain: &[u32], scale: u32) -> Resu
         Ok(layout) => layout,
         Err(refusal) => return Ok(tried(Err(refusal.to_string()))),
     };
+    let span = layout.span();
     let exercise = Exercise::new(arguments.width, SLOT_ROWS, 1)?;
     let (query, rows) = exercise.real();
     let (client, context) = SlotsClient::generate(layout.clone(), Entropy::from_os()?)?;
@@ -178,6 +187,7 @@ fn slot_set(arguments: &Parameters, n: usize, chain: &[u32], scale: u32) -> Resu
         bytes: arguments.cells * parameters.query_bytes()
             + arguments.candidates * parameters.response_bytes(),
         max_abs_error: error,
+        error_bound: SlotsNoise::new(&parameters).error_bound(1.0, NORM, span),
     })))
 }
 
@@ -205,6 +215,7 @@ fn json(tried: &Tried) -> Value {
             value["server_ms_per_candidate"] = json!(figures.ms_per_candidate);
             value["bytes"] = json!(figures.bytes);
             value["max_abs_error"] = json!(figures.max_abs_error);
+            value["error_bound"] = json!(figures.error_bound);
         }
         Err(refusal) => value["refused"] = json!(refusal),
     }
@@ -248,7 +259,8 @@ mod tests {
     use super::*;
 
     fn tried(layout: &'static str, ms: f64, bytes: usize, error: f64) -> Tried {
-        let figures = Figures { ms_per_candidate: ms, bytes, max_abs_error: error };
+        let figures =
+            Figures { ms_per_candidate: ms, bytes, max_abs_error: error, error_bound: error };
         let (set, outcome) = (String::new(), Ok(figures));
         Tried { layout, degree: 2048, log2_q: 50.0, ceiling: 51, set, outcome, pareto: false }
     }

@@ -50,8 +50,7 @@ impl Measured {
 /// Bytes that a request moves, with its share of the keys.
 fn travelling(plan: &Plan) -> f64 {
     let estimate = &plan.estimate;
-    (estimate.bytes_up + estimate.bytes_down) as f64
-        + estimate.bytes_once as f64 / SESSION_REQUESTS
+    (estimate.bytes_up + estimate.bytes_down) as f64 + estimate.bytes_once as f64 / SESSION_REQUESTS
 }
 
 fn estimated(plan: &Plan, seconds_per_byte: f64) -> f64 {
@@ -201,8 +200,7 @@ fn worth_measuring(workload: &Workload<'_>) -> Vec<Plan> {
     let near = |plan: &Plan| {
         OBJECTIVES.iter().any(|&(_, _, weight)| {
             let rivals = plans.iter().filter(|rival| rival.span.is_none() || plan.span.is_some());
-            let best =
-                rivals.map(|rival| estimated(rival, weight)).fold(f64::INFINITY, f64::min);
+            let best = rivals.map(|rival| estimated(rival, weight)).fold(f64::INFINITY, f64::min);
             estimated(plan, weight) <= WITHIN * best
         })
     };

@@ -5,6 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use shard_client::CellCount;
+use shard_rlwe::Plan;
+use shard_rlwe::slots::SlotsParameters;
 
 use super::arguments::Rerank;
 use super::clock::{PHASES, Phases, milliseconds, peak_memory_bytes};
@@ -23,6 +25,38 @@ pub struct Shape {
     pub merge: bool,
     /// The rest in words.
     pub text: String,
+}
+
+impl Shape {
+    /// What the planner chose.
+    pub fn planned(plan: &Plan) -> Self {
+        Self {
+            layout: "coefficients",
+            ring_degree: plan.layout.degree().coefficients(),
+            log2_q: plan.parameters.log2_modulus(),
+            cells_per_ciphertext: plan.layout.blocks(),
+            tiles: plan.layout.tiles(),
+            merge: plan.span.is_some(),
+            text: plan.to_string(),
+        }
+    }
+
+    /// The paper's layout.
+    pub fn slots(parameters: &SlotsParameters, cells: usize) -> Self {
+        Self {
+            layout: "slots",
+            ring_degree: parameters.degree().coefficients(),
+            log2_q: parameters.log2_modulus(),
+            cells_per_ciphertext: cells,
+            tiles: 1,
+            merge: false,
+            text: format!(
+                "chain {:?}, scale 2^{}, a response for every candidate",
+                parameters.chain(),
+                parameters.scale_bits()
+            ),
+        }
+    }
 }
 
 /// One measured search.

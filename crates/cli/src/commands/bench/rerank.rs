@@ -8,16 +8,15 @@
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use shard_client::{Answer, Searcher, Transport};
+use shard_client::{Answer, LayoutChoice, Searcher, Transport};
 use shard_protocol::{MessageKind, message_kind};
 
-use super::arguments::{LayoutName, Rerank};
+use super::arguments::Rerank;
 use super::clock::{Moment, Phases, on_threads};
 use super::corpus::Corpus;
 use super::fidelity::Fidelity;
 use super::owner::Owner;
 use super::report::{self, Run, Shape, Trial};
-use super::slots;
 use crate::embedded::Embedded;
 use crate::output::{Output, progress};
 
@@ -29,10 +28,7 @@ pub fn run(arguments: &Rerank, output: &Output<'_>) -> Result<()> {
         corpus.write(directory)?;
     }
     let owner = Owner::of(arguments, corpus)?;
-    let measured = on_threads(arguments.threads, || match arguments.layout {
-        LayoutName::Coefficients => coefficients(&owner, arguments.trials),
-        LayoutName::Slots => slots::run(&owner, arguments),
-    })?;
+    let measured = on_threads(arguments.threads, || searches(&owner, arguments.trials))?;
     if let Some(directory) = &arguments.dump {
         measured.write_candidates(&owner, directory)?;
     }
@@ -58,7 +54,8 @@ impl Transport for Metered {
         &self,
         message: Vec<u8>,
     ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
-        let scores = message_kind(&message)? == MessageKind::RerankRequest;
+        let kind = message_kind(&message)?;
+        let scores = matches!(kind, MessageKind::RerankRequest | MessageKind::SlotsRequest);
         let begun = Moment::now();
         let answer = self.server.exchange(message)?;
         let ended = Moment::now();
@@ -69,8 +66,9 @@ impl Transport for Metered {
     }
 }
 
-fn coefficients(owner: &Owner, trials: usize) -> Result<Run> {
-    let server = Metered { server: Embedded::serving(owner.rows.clone()), scored: Mutex::default() };
+fn searches(owner: &Owner, trials: usize) -> Result<Run> {
+    let server =
+        Metered { server: Embedded::serving(owner.rows.clone()), scored: Mutex::default() };
     let searcher = Searcher::new(server);
     let mut once = Vec::new();
     for number in 0..trials.min(owner.queries.rows()) {
@@ -111,7 +109,7 @@ fn search(owner: &Owner, searcher: &Searcher<Metered>, trial: usize) -> Result<(
 
 fn trial(owner: &Owner, number: usize, answer: &Answer, phases: Phases) -> Result<Trial> {
     let plain = owner.in_the_clear(owner.query(number))?;
-    let (cost, plan) = (&answer.cost, &answer.cost.plan);
+    let cost = &answer.cost;
     Ok(Trial {
         query: number % owner.queries.rows(),
         phases,
@@ -121,14 +119,10 @@ fn trial(owner: &Owner, number: usize, answer: &Answer, phases: Phases) -> Resul
         query_ciphertexts: cost.query_ciphertexts,
         response_ciphertexts: cost.response_ciphertexts,
         fidelity: Fidelity::of(&answer.hits, &plain),
-        shape: Shape {
-            layout: "coefficients",
-            ring_degree: plan.layout.degree().coefficients(),
-            log2_q: plan.parameters.log2_modulus(),
-            cells_per_ciphertext: plan.layout.blocks(),
-            tiles: plan.layout.tiles(),
-            merge: plan.span.is_some(),
-            text: plan.to_string(),
+        shape: match (&cost.plan, &owner.options.layout) {
+            (Some(plan), _) => Shape::planned(plan),
+            (None, LayoutChoice::Slots { parameters, cells }) => Shape::slots(parameters, *cells),
+            (None, LayoutChoice::Coefficients) => unreachable!("coefficients are always planned"),
         },
         candidates: plain.iter().map(|hit| hit.row).collect(),
     })
