@@ -10,7 +10,8 @@ use super::Documents;
 /// Where a record stands in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A row of an array or table, counted from 0.
+    /// A row of a table, counted from 0.
+    #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "only tables have rows"))]
     Row(usize),
     /// A line of text, counted from 1.
     Line(usize),
