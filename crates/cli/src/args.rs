@@ -68,7 +68,7 @@ pub struct PlanArguments {
 pub enum LayoutName {
     /// Many scores a product, as the planner decides
     Coefficients,
-    /// The paper's: one response a candidate, rotate and sum, N = 8192 with [60,40,40,60]
+    /// The paper's: one response a candidate, rotate and sum, N = 8192, primes of 60, 40, 40 and 60 bits
     Slots,
 }
 

@@ -73,7 +73,7 @@ fn the_report_names_every_system_and_measure() {
 
 #[test]
 fn raw_and_encrypted_search_have_the_quality_the_judgements_were_made_for() {
-    let report = judged().succeeds(&[&EVAL[..], &["--candidates", "60", "--json"]].concat());
+    let report = judged().succeeds(&[&EVAL[..], &["--candidates", "60", "--json", "-"]].concat());
     let report = parsed(&report);
     // Relevant at ranks 1 and 3 of two relevant documents.
     let ndcg = (1.0 + 1.0 / 4_f64.log2()) / (1.0 + 1.0 / 3_f64.log2());
