@@ -158,7 +158,8 @@ fn an_explanation_has_every_figure_of_the_report_and_names_the_leaks() {
         format!("rounded to {:.1e}", figure("precision")),
         format!("error below {:.1e}", figure("error_bound")),
         format!("{} cells", figure("active_cells")),
-        format!("{} rows", figure("candidates")),
+        format!("{} rows", figure("candidates") + figure("canaries")),
+        format!("{} of them canaries", figure("canaries")),
     ];
     let phases = ["route", "turn", "encrypt", "server", "open"].map(String::from);
     let leaks = ["active-cells", "candidate-handles", "request-shape"].map(String::from);

@@ -114,8 +114,8 @@ pub fn plan(workload: &Workload<'_>, objective: Objective) -> Plan {
         .expect("the ring of degree 32768 takes every supported width in two tiles")
 }
 
-/// Every plan that makes sense, each with the fewest bits that the precision allows. If no bits
-/// suffice, plans have all of them.
+/// Every plan that makes sense, each with the fewest bits that the precision allows. If there is
+/// none that meets the precision, those that come near it with all bits.
 pub fn candidates(workload: &Workload<'_>) -> Vec<Plan> {
     let mut plans = Vec::new();
     for degree in [RingDegree::N2048, RingDegree::N4096, RingDegree::N8192] {
@@ -143,7 +143,10 @@ pub fn candidates(workload: &Workload<'_>) -> Vec<Plan> {
     }
     // A merged layout with nothing to merge is the same thing under a longer-lived secret.
     let sensible = |plan: &Plan| plan.layout.is_merged() == plan.span.is_some();
-    plans.into_iter().map(|layout| complete(workload, layout)).filter(sensible).collect()
+    let plans = plans.into_iter().map(|layout| complete(workload, layout)).filter(sensible);
+    let (met, missed): (Vec<Plan>, Vec<Plan>) =
+        plans.partition(|plan| plan.estimate.error <= workload.precision);
+    if met.is_empty() { missed } else { met }
 }
 
 /// Bits and costs for a layout.

@@ -123,6 +123,7 @@ fn report(id: &str, collection: &Collection, answer: &Answer) -> serde_json::Val
         "precision": answer.precision,
         "error_bound": answer.error_bound,
         "candidates": cost.candidates,
+        "canaries": cost.canaries,
         "active_cells": cost.active_cells,
         "query_ciphertexts": cost.query_ciphertexts,
         "response_ciphertexts": cost.response_ciphertexts,

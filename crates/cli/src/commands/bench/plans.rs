@@ -32,6 +32,13 @@ struct Goal {
     within: f64,
 }
 
+impl Goal {
+    /// Whether a search with this objective may merge responses.
+    fn merges(&self) -> bool {
+        self.objective != Objective::Latency
+    }
+}
+
 /// Links of 10 Gbit/s, with nothing merged, and of 100 Mbit/s; and bytes that outweigh any
 /// computing. Bytes are known beforehand, so there only near ties need measuring.
 const GOALS: [Goal; 3] = [
@@ -138,7 +145,7 @@ impl Point {
     fn picks(&self) -> Result<Vec<Pick>> {
         let exercise = Exercise::new(self.width, self.candidates, self.cells)?;
         let pick = |goal: &Goal| {
-            let (merging, weight) = (goal.objective != Objective::Latency, goal.seconds_per_byte);
+            let (merging, weight) = (goal.merges(), goal.seconds_per_byte);
             let picked = plan(&workload(&exercise, merging), goal.objective);
             let allowed = || {
                 let measured = self.measured.iter().enumerate();
@@ -209,16 +216,15 @@ fn workload(exercise: &Exercise, merging: bool) -> Workload<'_> {
     }
 }
 
-/// Plans whose estimate is near the best under some objective, merged ones beside merged ones
-/// and the others beside the others.
+/// Plans whose estimate is near the best under some objective.
 fn worth_measuring(workload: &Workload<'_>) -> Vec<Plan> {
     let plans = candidates(workload);
     let near = |plan: &Plan| {
         GOALS.iter().any(|goal| {
             let weight = goal.seconds_per_byte;
-            let rivals = plans.iter().filter(|rival| rival.span.is_none() || plan.span.is_some());
+            let rivals = plans.iter().filter(|rival| goal.merges() || rival.span.is_none());
             let best = rivals.map(|rival| estimated(rival, weight)).fold(f64::INFINITY, f64::min);
-            estimated(plan, weight) <= goal.within * best
+            (goal.merges() || plan.span.is_none()) && estimated(plan, weight) <= goal.within * best
         })
     };
     plans.iter().filter(|plan| near(plan)).cloned().collect()
