@@ -222,7 +222,7 @@ fn server_view(outcome: &Outcome, server: &Embedded) -> String {
     };
     let lines: Vec<String> = Leak::ALL
         .iter()
-        .map(|&leak| format!("   {:18} {:14} {}", leak.name(), figure(leak), leak.meaning()))
+        .map(|&leak| format!("   {:18} {:15} {}", leak.name(), figure(leak), leak.meaning()))
         .collect();
     format!(
         "5. What the server saw.\n\n{}\n\n   \
