@@ -264,6 +264,25 @@ fn a_basis_of_the_wrong_directions_is_refused() {
     assert!(!changed(&|basis| basis[..width].iter_mut().for_each(|entry| *entry = -*entry)));
 }
 
+/// `B = I + E/2` with a cycle of four entries of `E` whose sums vanish under the signs of one probe.
+#[test]
+fn damage_that_suits_one_probe_is_seen_by_another() {
+    let (width, size) = (8, 1e-6);
+    for probe in 0..PROBES {
+        let sign = |row: usize| if scramble(row as u64) >> probe & 1 == 0 { 1.0 } else { -1.0 };
+        let mut basis = identity(width);
+        for (at, (row, column)) in [(0, 1), (1, 2), (2, 3), (3, 0)].into_iter().enumerate() {
+            let turn = if at.is_multiple_of(2) { 1.0 } else { -1.0 };
+            let entry = turn * size * sign(row) * sign(column) / 2.0;
+            basis[row * width + column] = entry;
+            basis[column * width + row] = entry;
+        }
+        let deviation = gram_deviation(&basis, width);
+        assert!((deviation / size - 1.0).abs() < 1e-3, "{deviation:e}");
+        assert!(is_refused(basis, width), "probe {probe}");
+    }
+}
+
 /// Noise on all entries, from far below the tolerance to far above.
 #[test]
 fn probes_bound_the_deviation_from_both_sides() {
