@@ -1,16 +1,36 @@
-//! What a protected index is worth to its owner, measured.
+//! What a protected index gives away, and what it is worth to its owner, measured.
 //!
-//! Purpose: judge a ranking against human relevance judgements the way the field does, so that a figure printed
-//! here can be laid beside a published one, and say how far a difference between two rankings can be trusted.
+//! Purpose: carry every known attack on a protected collection, run it on the owner's own data
+//! against the bytes that the server really holds, and print the figures beside the level of
+//! chance; and judge rankings against human judgements the way the field does.
 //!
-//! Concepts: *judgements* ([`quality::Qrels`]) say which documents answer a query and how well; a *run* is the
-//! list of document ids a system returned for each query, best first; a *measure* turns both into one number per
-//! query; an *interval* says what the mean of the differences could have been with other queries.
+//! Concepts: a [`view::ServerView`] is all that a server has. An attack takes one, and what its
+//! attacker is granted (known pairs, a reference corpus), and makes guesses; a judge who has the
+//! [`subject::Subject`]'s own data counts how many are right. Every figure is a
+//! [`finding::Finding`]; those of one channel make a [`finding::Section`] with a verdict.
 //!
 //! Modules:
-//! - [`quality`]: judgements, nDCG@10, Recall@100 and MRR@10 as `trec_eval` computes them, and the paired bootstrap.
+//! - [`view`], [`subject`]: what is attacked, and what guesses are judged by;
+//! - [`finding`]: figures, verdicts, plots;
+//! - [`tools`]: matrices, nearest neighbours, intervals;
+//! - [`foils`]: other ways to protect vectors, to compare with;
+//! - [`alignment`]: undoing keys with known pairs, or with none;
+//! - [`linkage`]: matching rows of two releases, rows with rows, and requests with rows;
+//! - [`text`]: reading words out of vectors;
+//! - [`report`]: the audit's page, its plots and its gate;
+//! - [`quality`]: judgements, nDCG@10, Recall@100 and MRR@10 as `trec_eval` computes them, and
+//!   the paired bootstrap.
 //!
-//! Non-goals: the crate does no retrieval (it is given rankings), reads no files (it is given text) and tests no
-//! hypothesis (it reports an interval, not a p-value).
+//! Non-goals: an attack that fails here is no proof that none succeeds; the crate reads no files
+//! and tests no hypothesis (it reports intervals, not p-values).
 
+pub mod alignment;
+pub mod finding;
+pub mod foils;
+pub mod linkage;
 pub mod quality;
+pub mod report;
+pub mod subject;
+pub mod text;
+pub mod tools;
+pub mod view;

@@ -1,0 +1,1 @@
+//! Other ways to protect vectors: what Shard is compared with.

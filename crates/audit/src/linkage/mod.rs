@@ -1,0 +1,1 @@
+//! Matching rows of two releases, rows with rows, and requests with rows.

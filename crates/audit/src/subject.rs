@@ -1,0 +1,157 @@
+//! What an audit is about: the owner's data, to grant from and to judge by, and what the server
+//! has of it.
+
+use rand_core::Rng;
+use rayon::prelude::*;
+use shard_geometry::{OrthogonalKey, Pca, StructuredKey, Transform, VectorSet};
+
+use crate::tools::matrix::Matrix;
+use crate::view::{Release, ServerView};
+
+/// A judged collection, as tables are made from.
+#[derive(Clone, Debug)]
+pub struct Corpus {
+    /// The collection: `scifact`.
+    pub name: String,
+    /// What made the vectors: `minilm`.
+    pub encoder: String,
+    /// Names of documents, in row order.
+    pub ids: Vec<String>,
+    /// Their texts, in row order, if there are any.
+    pub texts: Option<Vec<String>>,
+    /// Their vectors.
+    pub vectors: VectorSet,
+    /// Names of queries, in row order.
+    pub query_ids: Vec<String>,
+    /// Vectors of queries.
+    pub queries: VectorSet,
+    /// Judgements.
+    pub qrels: crate::quality::Qrels,
+}
+
+/// A protected collection under audit.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The owner's vectors.
+    pub vectors: Matrix,
+    /// `V^T (x - mu)` of each, by falling variance.
+    pub coordinates: Matrix,
+    /// Coordinates of the prefix.
+    pub public: usize,
+    /// The cell of each document.
+    pub cells: Vec<u32>,
+    /// Which keys turn the residuals.
+    pub keys: KeyFamily,
+    /// Texts of the documents, if the owner gave them.
+    pub texts: Option<Vec<String>>,
+    /// Vectors of sample queries, if the owner gave some.
+    pub queries: Option<Matrix>,
+    /// What the server has.
+    pub view: ServerView,
+    /// The document of each row of the newest release; canaries have none.
+    pub documents: Vec<Option<usize>>,
+    /// Where all of the audit's randomness comes from.
+    pub seed: u64,
+}
+
+impl Subject {
+    /// The residual of every document.
+    ///
+    /// # Panics
+    /// When the prefix takes all coordinates.
+    pub fn residuals(&self) -> Matrix {
+        self.coordinates.columns(self.public..self.coordinates.width())
+    }
+
+    /// The prefix of every document.
+    ///
+    /// # Panics
+    /// When the prefix takes no coordinate.
+    pub fn prefixes(&self) -> Matrix {
+        self.coordinates.columns(0..self.public)
+    }
+
+    /// The release under attack.
+    ///
+    /// # Panics
+    /// When the server has none.
+    pub fn release(&self) -> &Release {
+        self.view.releases.last().expect("an audit has a release")
+    }
+}
+
+/// `V^T (x - mu)` of all vectors.
+pub fn coordinates(pca: &Pca, vectors: &VectorSet) -> Matrix {
+    let mut out = Matrix::zeros(vectors.rows(), vectors.width());
+    pca.project_rows(vectors.values(), out.values_mut());
+    out
+}
+
+/// A family of keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyFamily {
+    /// Haar, the paper's.
+    Orthogonal,
+    /// Signs, permutations and Hadamard rounds.
+    Structured,
+}
+
+impl KeyFamily {
+    /// A key.
+    pub fn sample(self, width: usize, rng: &mut impl Rng) -> Transform {
+        match self {
+            Self::Orthogonal => Transform::Orthogonal(OrthogonalKey::sample(width, rng)),
+            Self::Structured => Transform::Structured(StructuredKey::sample(width, rng)),
+        }
+    }
+}
+
+/// A release of residuals under fresh keys, `z_i = H_c(i) r_i`, in the order given. A cell number
+/// of its own for every row is the micro-key limit.
+///
+/// # Panics
+/// When there is not one cell for each row.
+pub fn protect(
+    residuals: &Matrix,
+    cells: &[u32],
+    family: KeyFamily,
+    rng: &mut impl Rng,
+) -> Release {
+    assert_eq!(residuals.rows(), cells.len(), "a cell for each row");
+    let mut release = Release { rows: residuals.clone(), cells: cells.to_vec(), prefixes: None };
+    let members = release.members();
+    let width = residuals.width();
+    let keys: Vec<Option<Transform>> =
+        members.iter().map(|rows| (!rows.is_empty()).then(|| family.sample(width, rng))).collect();
+    release.rows.values_mut().par_chunks_exact_mut(width).zip(cells).for_each(|(row, &cell)| {
+        keys[cell as usize].as_ref().expect("a cell with a row has a key").apply(row);
+    });
+    release
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::statistics::generator;
+
+    #[test]
+    fn keys_keep_products_within_cells_and_only_there() {
+        let mut rng = generator(5, 0);
+        let values = (0..12 * 16).map(|_| rng.next_u32() as f64 / 2e9 - 1.0).collect();
+        let residuals = Matrix::new(16, values);
+        let cells: Vec<u32> = (0..12).map(|row| row % 3).collect();
+        for family in [KeyFamily::Orthogonal, KeyFamily::Structured] {
+            let release = protect(&residuals, &cells, family, &mut rng);
+            let (before, after) = (
+                residuals.times_transposed(&residuals),
+                release.rows.times_transposed(&release.rows),
+            );
+            for i in 0..12 {
+                for j in 0..12 {
+                    let same = (before.row(i)[j] - after.row(i)[j]).abs() < 1e-9;
+                    assert_eq!(same, i % 3 == j % 3, "{family:?} {i} {j}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Reading words out of vectors.

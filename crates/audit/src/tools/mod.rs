@@ -1,0 +1,5 @@
+//! What the attacks have in common: matrices, nearest neighbours, and how certain a figure is.
+
+pub mod matrix;
+pub mod neighbours;
+pub mod statistics;

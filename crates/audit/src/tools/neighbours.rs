@@ -1,0 +1,153 @@
+//! Exact nearest neighbours, a block of queries at a time: nothing of the size of all pairs is ever
+//! in memory.
+
+use rayon::prelude::*;
+use shard_geometry::top_k;
+
+use super::matrix::Matrix;
+
+/// How near two rows are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Metric {
+    /// By angle; rows of zeros are near nothing.
+    Cosine,
+    /// By inner product.
+    Product,
+    /// By distance.
+    Distance,
+}
+
+/// Queries whose scores are in memory at once.
+const BLOCK: usize = 256;
+
+/// For every query row, the `k` nearest rows of the gallery, nearest first; ties by row order.
+///
+/// # Panics
+/// When the widths differ.
+pub fn nearest(queries: &Matrix, gallery: &Matrix, k: usize, metric: Metric) -> Vec<Vec<u32>> {
+    nearest_allowed(queries, gallery, k, metric, |_, _| true)
+}
+
+/// [`nearest`] among the rows for which `allowed(query, row)` holds.
+///
+/// # Panics
+/// When the widths differ.
+pub fn nearest_allowed(
+    queries: &Matrix,
+    gallery: &Matrix,
+    k: usize,
+    metric: Metric,
+    allowed: impl Fn(usize, usize) -> bool + Sync,
+) -> Vec<Vec<u32>> {
+    let mut found = Vec::with_capacity(queries.rows());
+    for_each_block(queries, gallery, metric, |first, scores| {
+        let block: Vec<Vec<u32>> = (0..scores.rows())
+            .into_par_iter()
+            .map(|at| {
+                let row = scores.row(at).iter().enumerate();
+                let row = row.filter(|&(other, _)| allowed(first + at, other));
+                let ranked = top_k(row.map(|(other, &score)| (other as u32, score)), k);
+                ranked.into_iter().map(|hit| hit.row).collect()
+            })
+            .collect();
+        found.extend(block);
+    });
+    found
+}
+
+/// The place, from zero, of row `targets[i]` among the gallery's rows for query `i`. Rows that
+/// score the same as the target count as before it by half, so that a tie is no success.
+///
+/// # Panics
+/// When the widths differ, or there is not one target for each query.
+pub fn places(queries: &Matrix, gallery: &Matrix, targets: &[usize], metric: Metric) -> Vec<f64> {
+    assert_eq!(queries.rows(), targets.len(), "a target for each query");
+    let mut places = Vec::with_capacity(targets.len());
+    for_each_block(queries, gallery, metric, |first, scores| {
+        let block: Vec<f64> = (0..scores.rows())
+            .into_par_iter()
+            .map(|at| {
+                let (row, target) = (scores.row(at), targets[first + at]);
+                let own = row[target];
+                let before = row.iter().filter(|&&score| score > own).count() as f64;
+                let tied = row.iter().filter(|&&score| score == own).count() - 1;
+                before + tied as f64 / 2.0
+            })
+            .collect();
+        places.extend(block);
+    });
+    places
+}
+
+/// Calls `sink(first query, scores)` for each block of queries; a larger score is nearer.
+pub fn for_each_block(
+    queries: &Matrix,
+    gallery: &Matrix,
+    metric: Metric,
+    mut sink: impl FnMut(usize, &Matrix),
+) {
+    assert_eq!(queries.width(), gallery.width(), "rows of one width");
+    let norms = gallery.norms();
+    for first in (0..queries.rows()).step_by(BLOCK) {
+        let rows: Vec<usize> = (first..queries.rows().min(first + BLOCK)).collect();
+        let block = queries.select(&rows);
+        let own = block.norms();
+        let mut scores = block.times_transposed(gallery);
+        scores.values_mut().par_chunks_exact_mut(gallery.rows()).zip(&own).for_each(
+            |(row, &own)| {
+                for (score, &norm) in row.iter_mut().zip(&norms) {
+                    *score = match metric {
+                        Metric::Product => *score,
+                        Metric::Cosine if own > 0.0 && norm > 0.0 => *score / (own * norm),
+                        Metric::Cosine => f64::NEG_INFINITY,
+                        Metric::Distance => 2.0 * *score - norm * norm - own * own,
+                    };
+                }
+            },
+        );
+        sink(first, &scores);
+    }
+}
+
+/// The share of `truth`'s rows that `found` has, over all queries.
+///
+/// # Panics
+/// When there are not as many lists of each.
+pub fn overlap(truth: &[Vec<u32>], found: &[Vec<u32>]) -> f64 {
+    assert_eq!(truth.len(), found.len(), "two lists for each query");
+    let shared = |(truth, found): (&Vec<u32>, &Vec<u32>)| {
+        truth.iter().filter(|row| found.contains(row)).count()
+    };
+    let total: usize = truth.iter().map(Vec::len).sum();
+    let shared: usize = truth.iter().zip(found).map(shared).sum();
+    if total == 0 { 0.0 } else { shared as f64 / total as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_those_of_each_metric() {
+        let gallery = Matrix::new(2, vec![10.0, 0.0, 1.0, 1.0, 0.0, 0.4, 0.0, 0.0]);
+        let query = Matrix::new(2, vec![0.3, 0.5]);
+        assert_eq!(nearest(&query, &gallery, 3, Metric::Product), [[0, 1, 2]]);
+        assert_eq!(nearest(&query, &gallery, 3, Metric::Cosine), [[1, 2, 0]]);
+        assert_eq!(nearest(&query, &gallery, 3, Metric::Distance), [[2, 3, 1]]);
+        let not_self = nearest_allowed(&gallery, &gallery, 1, Metric::Distance, |i, j| i != j);
+        assert_eq!(not_self, [[1], [2], [3], [2]]);
+    }
+
+    #[test]
+    fn a_tie_is_no_success() {
+        let gallery = Matrix::new(1, vec![1.0, 1.0, 0.5]);
+        let query = Matrix::new(1, vec![1.0]);
+        assert_eq!(places(&query, &gallery, &[0], Metric::Product), [0.5]);
+        assert_eq!(places(&query, &gallery, &[2], Metric::Product), [2.0]);
+    }
+
+    #[test]
+    fn overlap_counts_shared_rows() {
+        assert_eq!(overlap(&[vec![1, 2], vec![3, 4]], &[vec![2, 9], vec![4, 3]]), 0.75);
+    }
+}
