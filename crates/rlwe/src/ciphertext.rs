@@ -3,12 +3,12 @@
 use rayon::prelude::*;
 
 use crate::layout::{Message, Query};
-use crate::merge::{MergeKeys, MergeSpan};
+use crate::merge::{MergeKeys, MergeSpan, Pair};
 use crate::pack::{PackError, pack, packed_len, unpack};
 use crate::parameters::{MODULUS, Parameters, RingDegree};
 use crate::response::Response;
-use crate::ring::{Coefficients, Evaluations, Poly, Ring, add, negate, reduce_signed};
-use crate::sample::{Entropy, Stream, add_error, uniform};
+use crate::ring::{Ring, add, negate, reduce_signed};
+use crate::sample::{Entropy, Stream, add_error, fill_uniform};
 use crate::secret::SecretKey;
 use crate::simd::dispatch;
 
@@ -51,15 +51,16 @@ impl Ciphertext {
         ring: &Ring,
         seed: &Seed,
         index: u32,
-    ) -> Result<(Poly<Evaluations>, Poly<Evaluations>), PackError> {
-        let mut b = Poly::<Coefficients>::zero(parameters.degree());
-        let values = b.values_mut();
+    ) -> Result<Pair, PackError> {
+        let (mut b, mut a) = (ring.buffer(), ring.buffer());
         let dropped = parameters.dropped_bits();
-        unpack(&self.packed, parameters.upload_bits(), values.len(), |i, v| {
+        unpack(&self.packed, parameters.upload_bits(), b.len(), |i, v| {
             // Rounding up may leave a value between q and 2^50; one subtraction reduces it.
-            values[i] = add(v << dropped, 0);
+            b[i] = add(v << dropped, 0);
         })?;
-        Ok((ring.forward(b), uniform(parameters.degree(), &seed.0, Stream::Uniform(index))))
+        ring.forward_in_place(&mut b);
+        fill_uniform(&mut a, &seed.0, Stream::Uniform(index));
+        Ok(Pair { c0: b, c1: a })
     }
 }
 
@@ -94,23 +95,25 @@ fn encrypt(
     message: &Message,
     index: u32,
 ) -> Ciphertext {
-    let a = uniform(parameters.degree(), &entropy.public, Stream::Uniform(index));
-    let mut product = Poly::<Evaluations>::zero(parameters.degree());
-    ring.multiply_accumulate(product.values_mut(), &a, secret.evaluations());
-    let mut b = ring.inverse(product);
+    // `a` and `b` are what the server gets; what `b` is on the way there, `a s` and `-a s + e`,
+    // would give the secret away, and is overwritten in place.
+    let (mut a, mut b) = (ring.buffer(), ring.zeroed_buffer());
+    fill_uniform(&mut a, &entropy.public, Stream::Uniform(index));
+    ring.multiply_accumulate(&mut b, &a, secret.evaluations());
+    ring.inverse_in_place(&mut b);
     dispatch(
         #[inline(always)]
-        || b.values_mut().iter_mut().for_each(|v| *v = negate(*v)),
+        || b.iter_mut().for_each(|v| *v = negate(*v)),
     );
-    add_error(b.values_mut(), &entropy.secret, Stream::Error(index));
-    for (value, &m) in b.values_mut().iter_mut().zip(message.iter()) {
+    add_error(&mut b, &entropy.secret, Stream::Error(index));
+    for (value, &m) in b.iter_mut().zip(message.iter()) {
         *value = add(*value, reduce_signed(m));
     }
     let dropped = parameters.dropped_bits();
     let half = (1_u64 << dropped) >> 1;
     let mut packed = Vec::with_capacity(Ciphertext::byte_len(parameters));
     // q is more than 2^20 below 2^50, so rounding up never overflows the field.
-    let rounded = b.values().iter().map(|v| (v + half) >> dropped);
+    let rounded = b.iter().map(|v| (v + half) >> dropped);
     pack(rounded, parameters.upload_bits(), &mut packed);
     Ciphertext { packed }
 }

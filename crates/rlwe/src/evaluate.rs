@@ -10,7 +10,7 @@ use crate::merge::{MergeSpan, Pair, PreparedMergeKeys};
 use crate::pack::PackError;
 use crate::parameters::Parameters;
 use crate::response::Response;
-use crate::ring::{Evaluations, Poly, Ring};
+use crate::ring::Ring;
 
 /// Why ciphertexts or operands could not be evaluated.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]
@@ -44,7 +44,7 @@ pub enum EvaluateError {
 /// The ciphertexts of all queries, expanded and transformed.
 pub struct PreparedQueries {
     /// `(b, a)` per block of queries and tile.
-    tiles: Vec<(Poly<Evaluations>, Poly<Evaluations>)>,
+    tiles: Vec<Pair>,
     queries: usize,
 }
 
@@ -118,11 +118,9 @@ impl Evaluator {
         if self.layout.is_merged() {
             return self.respond_merged(queries, &members);
         }
-        let respond = |scratch: &mut Vec<u64>, members: &[Member<'_>]| {
-            let product = self.product(queries, members, scratch);
-            self.switch(product, members.len())
-        };
-        Ok(members.par_chunks(self.layout.slots()).map_init(|| self.scratch(), respond).collect())
+        let respond =
+            |members: &[Member<'_>]| self.switch(self.product(queries, members), members.len());
+        Ok(members.par_chunks(self.layout.slots()).map(respond).collect())
     }
 
     fn respond_merged(
@@ -141,31 +139,21 @@ impl Evaluator {
             _ => return Err(EvaluateError::MergeKeys),
         };
         let response = |members: &[Member<'_>]| {
-            let mut leaves: Vec<Pair> = members
-                .par_chunks(self.layout.slots())
-                .map_init(|| self.scratch(), |scratch, leaf| self.product(queries, leaf, scratch))
-                .collect();
+            let leaves: Vec<&[Member<'_>]> = members.chunks(self.layout.slots()).collect();
+            let leaf = |index: usize| self.product(queries, leaves[index]);
             let folded = match keys {
-                Some(keys) => keys.fold(leaves, self.layout.stride().ilog2()),
-                None => leaves.pop().expect("a chunk of members is not empty"),
+                Some(keys) => keys.fold(leaves.len(), self.layout.stride().ilog2(), &leaf),
+                None => leaf(0),
             };
             self.switch(folded, members.len())
         };
         Ok(members.chunks(self.layout.capacity()).map(response).collect())
     }
 
-    fn scratch(&self) -> Vec<u64> {
-        vec![0; self.parameters.degree().coefficients()]
-    }
-
     /// One product: `sum over ciphertexts of (b, a) * D`, as evaluations.
-    fn product(
-        &self,
-        queries: &PreparedQueries,
-        members: &[Member<'_>],
-        operand: &mut [u64],
-    ) -> Pair {
-        let mut sum = Pair { c0: self.scratch(), c1: self.scratch() };
+    fn product(&self, queries: &PreparedQueries, members: &[Member<'_>]) -> Pair {
+        let mut sum = Pair { c0: self.ring.zeroed_buffer(), c1: self.ring.zeroed_buffer() };
+        let mut operand = self.ring.buffer();
         let mut slot = 0;
         let block_of = |member: &Member<'_>| self.layout.block_of(member.0);
         for run in members.chunk_by(|a, b| block_of(a).0 == block_of(b).0) {
@@ -174,12 +162,12 @@ impl Evaluator {
                 operand.fill(0);
                 for (offset, member) in run.iter().enumerate() {
                     let block = block_of(member).1;
-                    self.layout.write_operand(member.1, tile, block, slot + offset, operand);
+                    self.layout.write_operand(member.1, tile, block, slot + offset, &mut operand);
                 }
-                self.ring.forward_in_place(operand);
-                let (b, a) = &queries.tiles[first + tile];
-                self.ring.multiply_accumulate(&mut sum.c0, b, operand);
-                self.ring.multiply_accumulate(&mut sum.c1, a, operand);
+                self.ring.forward_in_place(&mut operand);
+                let query = &queries.tiles[first + tile];
+                self.ring.multiply_accumulate(&mut sum.c0, &query.c0, &operand);
+                self.ring.multiply_accumulate(&mut sum.c1, &query.c1, &operand);
             }
             slot += run.len();
         }

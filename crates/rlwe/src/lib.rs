@@ -54,6 +54,7 @@
 //! the query key can solve for the operands it was scored against), no protection of the shape
 //! of a request.
 
+mod buffers;
 mod ciphertext;
 mod evaluate;
 mod galois;

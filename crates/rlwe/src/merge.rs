@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use crate::buffers::Buffer;
 use crate::ciphertext::Seed;
 use crate::galois::{Automorphism, monomial, permute_coefficients};
 use crate::layout::Layout;
@@ -35,6 +36,9 @@ use crate::simd::dispatch;
 
 /// Bits of a digit of the decomposition.
 const DIGIT_BITS: u32 = 17;
+
+/// Below this many levels a block of leaves is folded by one core.
+const SEQUENTIAL_LEVELS: u32 = 3;
 
 /// Digits that cover the modulus.
 pub(crate) const DIGITS: usize = MODULUS_BITS.div_ceil(DIGIT_BITS) as usize;
@@ -111,7 +115,7 @@ impl MergeKeys {
                 let number = index as u32;
                 let a = uniform(ring.degree(), &entropy.public, Stream::MergeUniform(number));
                 let mut product = Poly::<Evaluations>::zero(ring.degree());
-                ring.multiply_accumulate(product.values_mut(), &a, secret.evaluations());
+                ring.multiply_accumulate(product.values_mut(), a.values(), secret.evaluations());
                 let mut b = ring.inverse(product);
                 b.values_mut().iter_mut().for_each(|v| *v = negate(*v));
                 add_error(b.values_mut(), &entropy.secret, Stream::MergeError(number));
@@ -231,8 +235,8 @@ pub struct PreparedMergeKeys {
 
 /// A ciphertext `(c0, c1)` as evaluations.
 pub(crate) struct Pair {
-    pub(crate) c0: Vec<u64>,
-    pub(crate) c1: Vec<u64>,
+    pub(crate) c0: Buffer,
+    pub(crate) c1: Buffer,
 }
 
 impl PreparedMergeKeys {
@@ -252,45 +256,60 @@ impl PreparedMergeKeys {
         self.levels.len() * ((2 * DIGITS + 1) * n * 8 + n * 4)
     }
 
-    /// Folds all leaves into one, whose targets are those of [`Layout::targets`].
-    pub(crate) fn fold(&self, mut leaves: Vec<Pair>, log_stride: u32) -> Pair {
-        let mut level = (self.span.top - log_stride) as usize;
-        while leaves.len() > 1 {
-            let keys = &self.levels[level];
-            let mut pairs = Vec::with_capacity(leaves.len().div_ceil(2));
-            let mut rest = leaves.into_iter();
-            while let Some(left) = rest.next() {
-                pairs.push((left, rest.next()));
-            }
-            let scratch = || vec![0_u64; (1 + DIGITS) * self.ring.degree().coefficients()];
-            leaves = pairs
-                .into_par_iter()
-                .map_init(scratch, |scratch, (left, right)| match right {
-                    Some(right) => self.merge(keys, left, right, scratch),
-                    None => left,
-                })
-                .collect();
-            level += 1;
-        }
-        leaves.pop().expect("there is at least one leaf")
+    /// Folds `count` leaves into one, whose targets are those of [`Layout::targets`]. Depth
+    /// first, so that what is merged was made last and is still in the cache; on all cores.
+    pub(crate) fn fold(
+        &self,
+        count: usize,
+        log_stride: u32,
+        leaf: &(impl Fn(usize) -> Pair + Sync),
+    ) -> Pair {
+        let first_level = (self.span.top - log_stride) as usize;
+        let levels = count.next_power_of_two().ilog2();
+        self.fold_block(0, levels, count, first_level, leaf)
     }
 
-    fn merge(&self, keys: &Level, left: Pair, right: Pair, scratch: &mut [u64]) -> Pair {
-        let n = self.ring.degree().coefficients();
-        let (shifted, digits) = scratch.split_at_mut(n);
+    /// Folds the leaves from `first` to `first + 2^levels`, as far as there are any; `first` is.
+    fn fold_block(
+        &self,
+        first: usize,
+        levels: u32,
+        count: usize,
+        first_level: usize,
+        leaf: &(impl Fn(usize) -> Pair + Sync),
+    ) -> Pair {
+        if levels == 0 {
+            return leaf(first);
+        }
+        let half = |first| self.fold_block(first, levels - 1, count, first_level, leaf);
+        let middle = first + (1 << (levels - 1));
+        if middle >= count {
+            return half(first);
+        }
+        let (left, right) = if levels > SEQUENTIAL_LEVELS {
+            rayon::join(|| half(first), || half(middle))
+        } else {
+            (half(first), half(middle))
+        };
+        self.merge(&self.levels[first_level + levels as usize - 1], left, right)
+    }
+
+    fn merge(&self, keys: &Level, left: Pair, right: Pair) -> Pair {
+        let ring = &self.ring;
         let (Pair { c0: mut e0, c1: mut e1 }, Pair { c0: mut d0, c1: mut d1 }) = (left, right);
         for (e, d) in [(&mut e0, &mut d0), (&mut e1, &mut d1)] {
-            shifted.fill(0);
-            self.ring.multiply_accumulate(shifted, &keys.shift, d);
-            halve_sum_and_difference(e, d, shifted);
+            let mut shifted = ring.zeroed_buffer();
+            ring.multiply_accumulate(&mut shifted, keys.shift.values(), d);
+            halve_sum_and_difference(e, d, &shifted);
         }
         keys.automorphism.add_to(&d0, &mut e0);
-        self.ring.inverse_in_place(&mut d1);
-        decompose(keys.g, &d1, digits);
-        for (digit, key) in digits.chunks_exact_mut(n).zip(&keys.digits) {
-            self.ring.forward_in_place(digit);
-            self.ring.multiply_accumulate(&mut e0, &key.b, digit);
-            self.ring.multiply_accumulate(&mut e1, &key.a, digit);
+        ring.inverse_in_place(&mut d1);
+        let mut digits: [Buffer; DIGITS] = std::array::from_fn(|_| ring.buffer());
+        decompose(keys.g, &d1, digits.each_mut().map(|digit| &mut digit[..]));
+        for (digit, key) in digits.iter_mut().zip(&keys.digits) {
+            ring.forward_in_place(digit);
+            ring.multiply_accumulate(&mut e0, key.b.values(), digit);
+            ring.multiply_accumulate(&mut e1, key.a.values(), digit);
         }
         Pair { c0: e0, c1: e1 }
     }
@@ -318,17 +337,16 @@ fn halve(a: u64) -> u64 {
 
 /// Balanced digits of `sigma(c)`: `c = sum_j d_j 2^(17 j)` with `|d_j| <= 2^16` for all but the
 /// last, which takes what is left.
-fn decompose(g: usize, c: &[u64], digits: &mut [u64]) {
-    let n = c.len();
+fn decompose(g: usize, c: &[u64], mut digits: [&mut [u64]; DIGITS]) {
     const HALF: i64 = 1 << (DIGIT_BITS - 1);
     permute_coefficients(g, c, |target, value| {
         let mut rest = value as i64 - (MODULUS as i64 & -i64::from(value > MODULUS / 2));
-        for digit in 0..DIGITS - 1 {
+        for digit in &mut digits[..DIGITS - 1] {
             let low = ((rest + HALF) & (2 * HALF - 1)) - HALF;
-            digits[digit * n + target] = reduce_signed(low);
+            digit[target] = reduce_signed(low);
             rest = (rest - low) >> DIGIT_BITS;
         }
-        digits[(DIGITS - 1) * n + target] = reduce_signed(rest);
+        digits[DIGITS - 1][target] = reduce_signed(rest);
     });
 }
 
@@ -340,8 +358,8 @@ mod tests {
     proptest! {
         #[test]
         fn digits_recompose_and_are_small(value in 0..MODULUS) {
-            let mut digits = vec![0_u64; DIGITS];
-            decompose(1, &[value], &mut digits);
+            let mut digits = [0_u64; DIGITS];
+            decompose(1, &[value], digits.each_mut().map(std::slice::from_mut));
             let signed: Vec<i64> = digits
                 .iter()
                 .map(|&d| if d > MODULUS / 2 { d as i64 - MODULUS as i64 } else { d as i64 })

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use zeroize::Zeroize;
 
+use crate::buffers::{Buffer, Buffers};
 use crate::ntt::{Backend, Ntt};
 use crate::parameters::{MODULUS, RingDegree};
 
@@ -55,6 +56,7 @@ pub struct Ring {
     degree: RingDegree,
     backend: Backend,
     ntt: Box<dyn Ntt>,
+    buffers: Arc<Buffers>,
 }
 
 impl Ring {
@@ -67,7 +69,8 @@ impl Ring {
 
     /// The ring of a degree with a given transform.
     pub fn with_backend(degree: RingDegree, backend: Backend) -> Self {
-        Self { degree, backend, ntt: backend.build(degree) }
+        let buffers = Buffers::new(degree.coefficients());
+        Self { degree, backend, ntt: backend.build(degree), buffers }
     }
 
     /// The process-wide ring of a degree: its tables are constants, built on first use.
@@ -98,6 +101,16 @@ impl Ring {
         Poly { values: poly.values, form: PhantomData }
     }
 
+    /// A polynomial's worth of memory, with anything in it. Not for secrets.
+    pub(crate) fn buffer(&self) -> Buffer {
+        self.buffers.take()
+    }
+
+    /// A polynomial's worth of zeros. Not for secrets.
+    pub(crate) fn zeroed_buffer(&self) -> Buffer {
+        self.buffers.zeroed()
+    }
+
     /// In-place forward transform of a scratch buffer, for the server's inner loop.
     pub(crate) fn forward_in_place(&self, values: &mut [u64]) {
         self.ntt.forward(values);
@@ -108,14 +121,9 @@ impl Ring {
         self.ntt.inverse(values);
     }
 
-    /// `accumulator += left * right`.
-    pub(crate) fn multiply_accumulate(
-        &self,
-        accumulator: &mut [u64],
-        left: &Poly<Evaluations>,
-        right: &[u64],
-    ) {
-        self.ntt.multiply_accumulate(accumulator, &left.values, right);
+    /// `accumulator += left * right` on evaluations.
+    pub(crate) fn multiply_accumulate(&self, accumulator: &mut [u64], left: &[u64], right: &[u64]) {
+        self.ntt.multiply_accumulate(accumulator, left, right);
     }
 
     /// `left * right`.

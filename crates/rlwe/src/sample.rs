@@ -86,70 +86,92 @@ impl Expander {
         Self(ctr::Ctr128BE::new(key.into(), &block.into()))
     }
 
-    /// The next `count` words.
-    fn words(&mut self, count: usize) -> Zeroizing<Vec<u8>> {
-        let mut bytes = Zeroizing::new(vec![0_u8; count * 8]);
-        self.0.apply_keystream(&mut bytes);
-        bytes
+    /// Calls `sink(values, words)` for each run of values with as many of the next words. Words
+    /// stay in a small buffer that is wiped at the end.
+    fn fill<T>(&mut self, values: &mut [T], mut sink: impl FnMut(&mut [T], &[[u8; 8]])) {
+        let mut bytes = Zeroizing::new([0_u8; RUN * 8]);
+        for run in values.chunks_mut(RUN) {
+            let bytes = &mut bytes[..run.len() * 8];
+            bytes.fill(0);
+            self.0.apply_keystream(bytes);
+            sink(run, bytes.as_chunks().0);
+        }
     }
 }
 
-#[inline(always)]
-fn as_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
-    bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("chunks of eight bytes")))
-}
+/// Words expanded at once: enough to keep the cipher's pipeline full, few enough for the cache.
+const RUN: usize = 256;
 
 /// A uniform polynomial, sampled directly as evaluations: a uniform vector stays uniform under
 /// the transform, so the transform is saved. Words at or above `q` are skipped.
 pub(crate) fn uniform(degree: RingDegree, seed: &[u8; 32], stream: Stream) -> Poly<Evaluations> {
-    let n = degree.coefficients();
+    let mut poly = Poly::zero(degree);
+    fill_uniform(poly.values_mut(), seed, stream);
+    poly
+}
+
+/// [`uniform`] into memory that is there.
+pub(crate) fn fill_uniform(values: &mut [u64], seed: &[u8; 32], stream: Stream) {
     let mut expander = Expander::new(seed, stream);
-    let bytes = expander.words(n);
-    let mut values = vec![0; n];
-    let reduced = dispatch(
-        #[inline(always)]
-        || {
-            let mut reduced = true;
-            for (value, word) in values.iter_mut().zip(as_words(&bytes)) {
-                *value = word >> (64 - MODULUS_BITS);
-                reduced &= *value < MODULUS;
-            }
-            reduced
-        },
-    );
-    if !reduced {
+    let mut reduced = draw_candidates(&mut expander, values);
+    let mut kept = 0;
+    while !reduced {
         // Once in a quarter of a million polynomials: skip the words above and draw as many more.
-        values.retain(|&value| value < MODULUS);
-        while values.len() < n {
-            let more = expander.words(n - values.len());
-            let words = as_words(&more).map(|word| word >> (64 - MODULUS_BITS));
-            values.extend(words.filter(|&value| value < MODULUS));
+        for at in kept..values.len() {
+            if values[at] < MODULUS {
+                values.swap(kept, at);
+                kept += 1;
+            }
         }
+        reduced = draw_candidates(&mut expander, &mut values[kept..]);
     }
-    Poly::from_values(values)
+}
+
+/// The next words cut to the bits of `q`; whether all are below it.
+fn draw_candidates(expander: &mut Expander, values: &mut [u64]) -> bool {
+    let mut reduced = true;
+    expander.fill(values, |values, words| {
+        dispatch(
+            #[inline(always)]
+            || {
+                for (value, word) in values.iter_mut().zip(words) {
+                    *value = u64::from_le_bytes(*word) >> (64 - MODULUS_BITS);
+                    reduced &= *value < MODULUS;
+                }
+            },
+        );
+    });
+    reduced
 }
 
 /// A secret with coefficients uniform in `{-1, 0, 1}`: `floor(3 w / 2^64) - 1` for a word `w`,
 /// constant in time, off uniform by less than `2^-62`.
 pub(crate) fn ternary(degree: RingDegree, key: &[u8; 32]) -> Zeroizing<Vec<i8>> {
-    let bytes = Expander::new(key, Stream::Secret).words(degree.coefficients());
-    Zeroizing::new(as_words(&bytes).map(|w| ((u128::from(w) * 3) >> 64) as i8 - 1).collect())
+    let mut secret = Zeroizing::new(vec![0_i8; degree.coefficients()]);
+    Expander::new(key, Stream::Secret).fill(&mut secret, |secret, words| {
+        for (coefficient, word) in secret.iter_mut().zip(words) {
+            *coefficient = ((u128::from(u64::from_le_bytes(*word)) * 3) >> 64) as i8 - 1;
+        }
+    });
+    secret
 }
 
 /// Adds a centred binomial error to reduced coefficients in place.
 pub(crate) fn add_error(values: &mut [u64], key: &[u8; 32], stream: Stream) {
     let mask = (1_u64 << ETA) - 1;
-    let bytes = Expander::new(key, stream).words(values.len());
-    dispatch(
-        #[inline(always)]
-        || {
-            for (value, word) in values.iter_mut().zip(as_words(&bytes)) {
-                let ones = (word & mask).count_ones() as i64;
-                let zeros = ((word >> ETA) & mask).count_ones() as i64;
-                *value = add(*value, reduce_signed(ones - zeros));
-            }
-        },
-    );
+    Expander::new(key, stream).fill(values, |values, words| {
+        dispatch(
+            #[inline(always)]
+            || {
+                for (value, word) in values.iter_mut().zip(words) {
+                    let word = u64::from_le_bytes(*word);
+                    let ones = (word & mask).count_ones() as i64;
+                    let zeros = ((word >> ETA) & mask).count_ones() as i64;
+                    *value = add(*value, reduce_signed(ones - zeros));
+                }
+            },
+        );
+    });
 }
 
 impl std::fmt::Debug for Entropy {
