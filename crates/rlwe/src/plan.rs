@@ -30,7 +30,7 @@ pub enum Objective {
 
 impl Objective {
     /// Seconds that a byte is worth.
-    fn seconds_per_byte(self) -> f64 {
+    pub fn seconds_per_byte(self) -> f64 {
         match self {
             Self::Latency => 8.0 / 10e9,
             Self::Balanced => 8.0 / 100e6,
@@ -181,6 +181,8 @@ fn fewest_bits(
 
 /// Seconds of one core for each operation at `N = 2048`, as `shard bench engine` prints them.
 struct Times {
+    /// Making a secret.
+    key: f64,
     /// Unpacking, expanding and transforming a ciphertext.
     prepare: f64,
     /// Writing and transforming an operand polynomial, two multiply-accumulates.
@@ -198,13 +200,14 @@ struct Times {
 }
 
 const TIMES: Times = Times {
+    key: 11.5e-6,
     prepare: 12e-6,
-    product: 6e-6,
-    respond: 20e-6,
-    merge: 25e-6,
-    encrypt: 24e-6,
-    open: 4e-6,
-    score: 0.4e-6,
+    product: 5e-6,
+    respond: 10e-6,
+    merge: 29e-6,
+    encrypt: 21.6e-6,
+    open: 1.9e-6,
+    score: 0.12e-6,
 };
 
 fn estimate(
@@ -225,7 +228,8 @@ fn estimate(
         + TIMES.product * transform * products(workload, layout) as f64
         + TIMES.merge * transform * merges as f64
         + TIMES.respond * transform * responses as f64;
-    let client = TIMES.encrypt * transform * ciphertexts as f64
+    let client = TIMES.key * linear
+        + TIMES.encrypt * transform * ciphertexts as f64
         + TIMES.open * linear * responses as f64
         + TIMES.score * linear * count as f64;
     let down = |response| Response::byte_len(parameters, layout.used_slots(response, count));
