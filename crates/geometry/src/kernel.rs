@@ -7,7 +7,7 @@
 use pulp::{Arch, Simd, WithSimd};
 
 /// Lanes of an `f64` accumulation.
-const LANES: usize = 8;
+pub(crate) const LANES: usize = 8;
 
 /// Lanes of an `f32` accumulation.
 const WIDE_LANES: usize = 16;
@@ -32,7 +32,7 @@ pub(crate) fn dispatch<R>(work: impl FnMut() -> R) -> R {
 }
 
 #[inline(always)]
-fn sum_lanes(lanes: [f64; LANES]) -> f64 {
+pub(crate) fn sum_lanes(lanes: [f64; LANES]) -> f64 {
     let [a, b, c, d, e, f, g, h] = lanes;
     ((a + e) + (c + g)) + ((b + f) + (d + h))
 }
@@ -58,14 +58,6 @@ fn accumulate<T: Copy>(x: &[T], y: &[T], combine: impl Fn(T, T) -> f64) -> f64 {
 #[inline(always)]
 pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
     accumulate(x, y, |x, y| x * y)
-}
-
-/// `y -= factor * x`.
-#[inline(always)]
-pub(crate) fn subtract_scaled(y: &mut [f64], factor: f64, x: &[f64]) {
-    for (y, x) in y.iter_mut().zip(x) {
-        *y -= factor * x;
-    }
 }
 
 /// `<x, y>` of `f32` vectors: every product is exact in `f64`, the sum is taken in `f64`.

@@ -9,6 +9,15 @@ use crate::kernel;
 /// Rows that one task carries through all reflections, so that each reflection is read from memory once for all.
 const BLOCK_ROWS: usize = 16;
 
+/// Reflections that are applied together, and coordinates that are.
+const PANEL: usize = kernel::LANES;
+
+/// Coordinates of a vector, the last chunk full and the first filled up with zeros at the front.
+type Chunk = [f64; PANEL];
+
+/// One chunk of each reflection of a panel.
+type Tile = [Chunk; PANEL];
+
 /// A Haar-distributed orthogonal matrix `Q = H_1 H_2 .. H_(n-1) D`.
 ///
 /// # Why this is Haar
@@ -25,13 +34,21 @@ const BLOCK_ROWS: usize = 16;
 ///
 /// `n^2 / 2` numbers to draw and to keep, `2 n^2` operations to apply.
 ///
+/// # How it is applied
+/// One reflection after the other, each would wait for the sum of the one before. Eight at a time are one panel,
+/// `H_1 .. H_8 = I - W T W^T` with the vectors as columns of `W` and an upper triangular `T` (Schreiber and Van Loan,
+/// *A storage-efficient WY representation*, 1989): column `j` of `T` is `1` on the diagonal and `-T W^T w_j` above.
+///
 /// Dropping a key overwrites it with zeros. Without `unsafe` this is best effort: the compiler is hindered from
 /// leaving it out, not forbidden, and copies that moves left on the stack are beyond reach (the numbers themselves are
 /// on the heap and never move).
 pub struct OrthogonalKey {
     width: usize,
-    /// For `k = 0 ..= n-2` the vector `w` of length `n - k` with `H = I - w w^T` on the last `n - k` coordinates.
-    reflections: Vec<f64>,
+    /// Panel by panel, from its first chunk to the last, the vectors `w` with `H = I - w w^T`. Vector `k` is zero
+    /// before coordinate `k`.
+    tiles: Vec<Tile>,
+    /// `T` of each panel, by rows.
+    factors: Vec<Tile>,
     /// The diagonal of `D`.
     signs: Vec<f64>,
 }
@@ -40,19 +57,36 @@ impl OrthogonalKey {
     /// Draws a key; width zero gives the map of the empty vector.
     pub fn sample(width: usize, rng: &mut impl Rng) -> Self {
         let mut normals = Normals::new(rng);
-        let mut reflections = vec![0.0; (width * (width + 1) / 2).saturating_sub(1)];
+        let chunks = width.div_ceil(PANEL);
+        let front = chunks * PANEL - width;
+        let mut tiles = vec![Tile::default(); chunks * (chunks + 1) / 2];
+        let mut factors = vec![Tile::default(); chunks];
         let mut signs = vec![1.0; width];
-        let mut rest = reflections.as_mut_slice();
-        for (length, sign) in (2..=width).rev().zip(&mut signs) {
-            let (vector, tail) = rest.split_at_mut(length);
-            normals.fill(vector);
-            *sign = into_reflection(vector);
+        let mut vector = vec![0.0; width];
+        let mut rest = tiles.as_mut_slice();
+        for (panel, factor) in factors.iter_mut().enumerate() {
+            let (tiles, tail) = rest.split_at_mut(chunks - panel);
             rest = tail;
+            for column in 0..PANEL {
+                let at = panel * PANEL + column;
+                // Places before the first coordinate and that of the last one hold no reflection.
+                if (front..front + width.saturating_sub(1)).contains(&at) {
+                    let vector = &mut vector[at - front..];
+                    normals.fill(vector);
+                    signs[at - front] = into_reflection(vector);
+                    for (entry, place) in vector.iter().zip(column..) {
+                        tiles[place / PANEL][column][place % PANEL] = *entry;
+                    }
+                }
+            }
+            *factor = triangular_factor(tiles);
         }
         if let Some(last) = signs.last_mut() {
             *last = if normals.draw() < 0.0 { -1.0 } else { 1.0 };
         }
-        Self { width, reflections, signs }
+        vector.fill(0.0);
+        std::hint::black_box(&vector);
+        Self { width, tiles, factors, signs }
     }
 
     /// The width of the vectors it maps.
@@ -75,18 +109,21 @@ impl OrthogonalKey {
     /// If `x` has another width than the key.
     pub fn apply_inverse(&self, x: &mut [f64]) {
         assert_eq!(x.len(), self.width, "a key maps vectors of its own width");
+        let mut chunks = self.chunked(x);
         kernel::dispatch(
             #[inline(always)]
             || {
-                let mut rest = self.reflections.as_slice();
-                for length in (2..=self.width).rev() {
-                    let (vector, tail) = rest.split_at(length);
-                    reflect(vector, &mut x[self.width - length..]);
+                let (mut rest, count) = (self.tiles.as_slice(), self.factors.len());
+                for (panel, factor) in self.factors.iter().enumerate() {
+                    let (tiles, tail) = rest.split_at(count - panel);
                     rest = tail;
+                    let factor = |row: usize, column: usize| factor[column][row];
+                    apply_panel(tiles, factor, &mut chunks[panel..]);
                 }
-                flip(&self.signs, x);
             },
         );
+        self.unchunk(&chunks, x);
+        flip(&self.signs, x);
     }
 
     /// [`apply`](Self::apply) to every row of a row-major matrix, in parallel and with the same bits.
@@ -116,29 +153,95 @@ impl OrthogonalKey {
 
     /// The heap memory the key holds.
     pub fn bytes(&self) -> usize {
-        size_of::<f64>() * (self.reflections.len() + self.signs.len())
+        size_of::<Tile>() * (self.tiles.len() + self.factors.len()) + size_of_val(&*self.signs)
     }
 
+    /// `x <- Q x` for each of a few rows.
     fn map_block(&self, rows: &mut [f64]) {
+        if self.width == 0 {
+            return;
+        }
+        let count = self.factors.len();
+        let mut block = Vec::with_capacity(rows.len().div_ceil(self.width) * count);
+        for row in rows.chunks_exact_mut(self.width) {
+            flip(&self.signs, row);
+            block.extend(self.chunked(row));
+        }
         kernel::dispatch(
             #[inline(always)]
             || {
-                if self.width == 0 {
-                    return;
-                }
-                for row in rows.chunks_exact_mut(self.width) {
-                    flip(&self.signs, row);
-                }
-                let mut rest = self.reflections.as_slice();
-                for length in 2..=self.width {
-                    let (head, vector) = rest.split_at(rest.len() - length);
-                    for row in rows.chunks_exact_mut(self.width) {
-                        reflect(vector, &mut row[self.width - length..]);
-                    }
+                let mut rest = self.tiles.as_slice();
+                for (panel, factor) in self.factors.iter().enumerate().rev() {
+                    let (head, tiles) = rest.split_at(rest.len() - (count - panel));
                     rest = head;
+                    for chunks in block.chunks_exact_mut(count) {
+                        let factor = |row: usize, column: usize| factor[row][column];
+                        apply_panel(tiles, factor, &mut chunks[panel..]);
+                    }
                 }
             },
         );
+        for (row, chunks) in rows.chunks_exact_mut(self.width).zip(block.chunks_exact(count)) {
+            self.unchunk(chunks, row);
+        }
+    }
+
+    /// A vector in chunks, zeros before its first coordinate.
+    fn chunked(&self, x: &[f64]) -> Vec<Chunk> {
+        let mut chunks = vec![Chunk::default(); self.factors.len()];
+        let flat = chunks.as_flattened_mut();
+        let front = flat.len() - x.len();
+        flat[front..].copy_from_slice(x);
+        chunks
+    }
+
+    fn unchunk(&self, chunks: &[Chunk], x: &mut [f64]) {
+        let flat = chunks.as_flattened();
+        x.copy_from_slice(&flat[flat.len() - x.len()..]);
+    }
+}
+
+/// `T` of the panel with these vectors.
+fn triangular_factor(tiles: &[Tile]) -> Tile {
+    let mut factor = Tile::default();
+    for column in 0..PANEL {
+        let mut products = Chunk::default();
+        for (row, product) in products.iter_mut().enumerate().take(column) {
+            *product = tiles.iter().map(|tile| kernel::dot(&tile[row], &tile[column])).sum();
+        }
+        for row in 0..column {
+            factor[row][column] =
+                -(0..column).map(|at| factor[row][at] * products[at]).sum::<f64>();
+        }
+        factor[column][column] = 1.0;
+    }
+    factor
+}
+
+/// `x <- x - W F W^T x` for an 8 x 8 matrix `F`.
+#[inline(always)]
+fn apply_panel(tiles: &[Tile], factor: impl Fn(usize, usize) -> f64, x: &mut [Chunk]) {
+    let mut sums = Tile::default();
+    for (tile, x) in tiles.iter().zip(&*x) {
+        for (sums, chunk) in sums.iter_mut().zip(tile) {
+            for lane in 0..PANEL {
+                sums[lane] += chunk[lane] * x[lane];
+            }
+        }
+    }
+    let along = sums.map(kernel::sum_lanes);
+    let mut weights = Chunk::default();
+    for (row, weight) in weights.iter_mut().enumerate() {
+        for (column, along) in along.iter().enumerate() {
+            *weight += factor(row, column) * along;
+        }
+    }
+    for (tile, x) in tiles.iter().zip(x) {
+        for (weight, chunk) in weights.iter().zip(tile) {
+            for lane in 0..PANEL {
+                x[lane] -= weight * chunk[lane];
+            }
+        }
     }
 }
 
@@ -156,13 +259,6 @@ fn into_reflection(vector: &mut [f64]) -> f64 {
     -sign
 }
 
-#[inline(always)]
-fn reflect(vector: &[f64], x: &mut [f64]) {
-    let along = kernel::dot(vector, x);
-    kernel::subtract_scaled(x, along, vector);
-}
-
-#[inline(always)]
 fn flip(signs: &[f64], x: &mut [f64]) {
     for (x, sign) in x.iter_mut().zip(signs) {
         *x *= sign;
@@ -171,9 +267,10 @@ fn flip(signs: &[f64], x: &mut [f64]) {
 
 impl Drop for OrthogonalKey {
     fn drop(&mut self) {
-        self.reflections.fill(0.0);
+        self.tiles.fill(Tile::default());
+        self.factors.fill(Tile::default());
         self.signs.fill(0.0);
-        std::hint::black_box((&self.reflections, &self.signs));
+        std::hint::black_box((&self.tiles, &self.factors, &self.signs));
     }
 }
 

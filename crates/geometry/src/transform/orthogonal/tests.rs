@@ -164,7 +164,8 @@ fn debug_shows_no_number_of_the_key() {
 }
 
 #[test]
-fn bytes_are_those_of_the_reflections_and_signs() {
+fn bytes_are_those_of_tiles_factors_and_signs() {
     let key = OrthogonalKey::sample(288, &mut ChaCha20Rng::seed_from_u64(7));
-    assert_eq!(key.bytes(), 8 * (288 * 289 / 2 - 1 + 288));
+    let panels = 288 / 8;
+    assert_eq!(key.bytes(), 8 * (64 * (panels * (panels + 1) / 2 + panels) + 288));
 }
