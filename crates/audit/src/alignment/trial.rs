@@ -1,0 +1,320 @@
+//! One game: an attacker is shown some pairs in order, and places held-out rows in a gallery.
+//!
+//! The attacker's side is [`Attack`]; the judge's is [`Trial::play`], which alone knows that row
+//! `i` of the targets belongs to row `i` of the gallery.
+
+use anyhow::Result;
+use rand_core::Rng;
+use rayon::prelude::*;
+
+use super::estimators::{Estimator, Factors, Pairs};
+use super::span::{Matcher, Span, places_by_norm};
+use crate::finding::Finding;
+use crate::tools::matrix::Matrix;
+use crate::tools::neighbours::{Metric, places};
+use crate::tools::statistics::{hierarchical_interval, mean, sample};
+
+/// Repetitions of the bootstrap.
+const REPETITIONS: usize = 500;
+
+/// Pairs of one cell that are used, in widths: exact rows have said everything by then.
+const USEFUL_WIDTHS: usize = 4;
+
+/// What the attacker does with the pairs of a cell.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Attack {
+    /// Estimate residuals, then match them with whole candidates by cosine.
+    Estimate(Estimator),
+    /// Match what the pairs determine.
+    Match(Matcher),
+    /// Match norms, with no use of the pairs.
+    Norm,
+}
+
+impl Attack {
+    /// In settings of findings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Estimate(estimator) => estimator.name(),
+            Self::Match(Matcher::Span) => "span",
+            Self::Match(Matcher::Gram) => "gram",
+            Self::Norm => "norm",
+        }
+    }
+}
+
+/// Where pairs come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Disclosure {
+    /// So many of the whole collection, wherever they fall.
+    Diffuse,
+    /// So many of every target's own cell.
+    Targeted,
+}
+
+impl Disclosure {
+    /// In settings of findings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Diffuse => "diffuse",
+            Self::Targeted => "targeted",
+        }
+    }
+}
+
+/// Which rows play which part.
+#[derive(Clone, Debug)]
+pub struct Draw {
+    /// Held-out rows.
+    pub targets: Vec<usize>,
+    /// Rows that pairs are shown of, in order; none is a target.
+    pub disclosed: Vec<usize>,
+    /// The gallery, targets first.
+    pub gallery: Vec<usize>,
+}
+
+impl Draw {
+    /// Draws from the rows named. No more than a third become targets.
+    pub fn new(
+        rows: &[usize],
+        targets: usize,
+        gallery: usize,
+        disclosed: usize,
+        rng: &mut impl Rng,
+    ) -> Self {
+        let order = sample(rows.len(), rows.len(), rng);
+        let (targets, others) = order.split_at(targets.min(rows.len() / 3));
+        let name = |places: &[usize]| places.iter().map(|&at| rows[at]).collect::<Vec<_>>();
+        let targets = name(targets);
+        let decoys = sample(others.len(), gallery.saturating_sub(targets.len()), rng);
+        let decoys = decoys.into_iter().map(|at| rows[others[at]]);
+        Self {
+            gallery: targets.iter().copied().chain(decoys).collect(),
+            disclosed: name(&others[..disclosed.min(others.len())]),
+            targets,
+        }
+    }
+
+    /// Targets and disclosed rows: those that a trial needs the stored form of.
+    pub fn stored(&self) -> Vec<usize> {
+        self.targets.iter().chain(&self.disclosed).copied().collect()
+    }
+}
+
+/// A drawn game.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    rows: Matrix,
+    residuals: Matrix,
+    cells: Vec<u32>,
+    targets: usize,
+    gallery: Matrix,
+    /// Directions in which residuals vary at all.
+    live: usize,
+}
+
+/// How an attack did on each target.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The place of the right candidate, from zero.
+    pub places: Vec<f64>,
+    /// The cosine of the estimate with the truth; zero of a target whose cell has no pair.
+    pub cosines: Option<Vec<f64>>,
+    /// Pairs in the target's cell.
+    pub pairs: Vec<f64>,
+    /// One where they determine the whole key.
+    pub full_rank: Option<Vec<f64>>,
+}
+
+impl Trial {
+    /// A game about `rows`, `residuals` and `cells` in the order of [`Draw::stored`], of which
+    /// the first `targets` are targets, and a gallery that begins with them.
+    ///
+    /// # Errors
+    /// When a singular value decomposition does not converge.
+    ///
+    /// # Panics
+    /// When there are not as many of each, or fewer than the targets.
+    pub fn new(
+        rows: Matrix,
+        residuals: Matrix,
+        cells: Vec<u32>,
+        targets: usize,
+        gallery: Matrix,
+    ) -> Result<Self> {
+        assert!(rows.rows() == residuals.rows() && rows.rows() == cells.len(), "one of each");
+        assert!(targets <= rows.rows() && targets <= gallery.rows(), "targets come first");
+        let square = gallery.as_faer().transpose() * gallery.as_faer();
+        let live = Factors::of(square.as_ref(), 1e-12)?.rank();
+        Ok(Self { rows, residuals, cells, targets, gallery, live })
+    }
+
+    /// Candidates in the gallery.
+    pub fn candidates(&self) -> usize {
+        self.gallery.rows()
+    }
+
+    /// Number of targets.
+    pub fn targets(&self) -> usize {
+        self.targets
+    }
+
+    /// Disclosed rows of every cell, at a budget.
+    fn anchors(&self, disclosure: Disclosure, budget: usize) -> Vec<Vec<usize>> {
+        let count = self.cells.iter().max().map_or(0, |&last| last as usize + 1);
+        let mut anchors = vec![Vec::new(); count];
+        let useful = USEFUL_WIDTHS * self.rows.width();
+        let (all, in_cell) = match disclosure {
+            Disclosure::Diffuse => (budget, useful),
+            Disclosure::Targeted => (usize::MAX, budget.min(useful)),
+        };
+        for row in (self.targets..self.rows.rows()).take(all) {
+            let cell: &mut Vec<usize> = &mut anchors[self.cells[row] as usize];
+            if cell.len() < in_cell {
+                cell.push(row);
+            }
+        }
+        anchors
+    }
+
+    /// Lets the attack have the pairs of a budget, and judges it.
+    ///
+    /// # Errors
+    /// When a singular value decomposition does not converge.
+    pub fn play(&self, attack: Attack, disclosure: Disclosure, budget: usize) -> Result<Outcome> {
+        let anchors = self.anchors(disclosure, budget);
+        let mut by_cell = vec![Vec::new(); anchors.len()];
+        (0..self.targets).for_each(|target| by_cell[self.cells[target] as usize].push(target));
+        let pairs = (0..self.targets).map(|t| anchors[self.cells[t] as usize].len() as f64);
+        let mut outcome = Outcome {
+            places: vec![self.gallery.rows() as f64; self.targets],
+            cosines: None,
+            pairs: pairs.collect(),
+            full_rank: None,
+        };
+        let all: Vec<usize> = (0..self.targets).collect();
+        let games = by_cell.into_par_iter().zip(&anchors);
+        let games = games.filter(|(targets, anchors)| !targets.is_empty() && !anchors.is_empty());
+        match attack {
+            Attack::Norm => {
+                outcome.places = places_by_norm(&self.rows.select(&all), &self.gallery, &all);
+            }
+            Attack::Match(matcher) => {
+                let found = games.map(|(targets, anchors)| -> Result<_> {
+                    let span = Span::of(&Pairs::of(&self.residuals, &self.rows, anchors))?;
+                    let rows = self.rows.select(&targets);
+                    let places = span.places(&rows, &self.gallery, &targets, matcher);
+                    Ok(targets.into_iter().zip(places).collect::<Vec<_>>())
+                });
+                for cell in found.collect::<Result<Vec<_>>>()? {
+                    cell.into_iter().for_each(|(target, place)| outcome.places[target] = place);
+                }
+            }
+            Attack::Estimate(estimator) => {
+                let estimates = games.map(|(targets, anchors)| -> Result<_> {
+                    let map = estimator.fit(&Pairs::of(&self.residuals, &self.rows, anchors))?;
+                    Ok((map.apply(&self.rows.select(&targets)), map.rank(), targets))
+                });
+                let mut estimated = Matrix::zeros(self.targets.max(1), self.rows.width());
+                let mut full = vec![0.0; self.targets];
+                for (estimates, rank, targets) in estimates.collect::<Result<Vec<_>>>()? {
+                    for (estimate, target) in estimates.iter().zip(targets) {
+                        estimated.row_mut(target).copy_from_slice(estimate);
+                        full[target] = f64::from(rank >= self.live);
+                    }
+                }
+                // Where there is no pair the estimate is zero, which ties with everybody: a miss.
+                outcome.places = places(&estimated, &self.gallery, &all, Metric::Cosine);
+                let truth = self.residuals.select(&all);
+                outcome.cosines = Some(cosines(&estimated, &truth));
+                outcome.full_rank = Some(full);
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+/// The cosine of each row with the other matrix's; zero where either is.
+pub fn cosines(a: &Matrix, b: &Matrix) -> Vec<f64> {
+    let norms = a.norms().into_iter().zip(b.norms());
+    let products = a.iter().zip(b.iter());
+    let products = products.map(|(a, b)| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>());
+    let cosine = |(product, (a, b)): (f64, (f64, f64))| {
+        if a > 0.0 && b > 0.0 { product / (a * b) } else { 0.0 }
+    };
+    products.zip(norms).map(cosine).collect()
+}
+
+/// One for every place among the first `k`, else zero. A place that rests on a tie is the mean
+/// of those it may be, so a tie over the last of the `k` is a miss.
+pub fn hits(places: &[f64], k: usize) -> Vec<f64> {
+    places.iter().map(|&place| f64::from(place + 1.0 <= k as f64)).collect()
+}
+
+/// An attack at a budget over several trials.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The attack.
+    pub attack: Attack,
+    /// Pairs shown, of the collection or of every cell.
+    pub budget: usize,
+    /// Recall at 1.
+    pub recall: f64,
+    /// Its interval: seeds are resampled, then targets within them.
+    pub interval: [f64; 2],
+    /// The mean cosine of estimates.
+    pub cosine: Option<f64>,
+    /// Pairs in a target's cell, on average.
+    pub pairs: f64,
+    /// The share of targets whose cell's key is fully determined.
+    pub full_rank: Option<f64>,
+}
+
+/// Plays an attack in every trial.
+///
+/// # Errors
+/// When a singular value decomposition does not converge.
+///
+/// # Panics
+/// When there is no trial, or one without targets.
+pub fn measure(
+    trials: &[Trial],
+    attack: Attack,
+    disclosure: Disclosure,
+    budget: usize,
+    seed: u64,
+) -> Result<Measured> {
+    let outcomes: Vec<Outcome> =
+        trials.iter().map(|trial| trial.play(attack, disclosure, budget)).collect::<Result<_>>()?;
+    let by_seed: Vec<Vec<f64>> = outcomes.iter().map(|o| hits(&o.places, 1)).collect();
+    let pooled = |values: Vec<Option<&Vec<f64>>>| {
+        values.into_iter().collect::<Option<Vec<_>>>().map(|all| {
+            let all: Vec<f64> = all.into_iter().flatten().copied().collect();
+            mean(&all)
+        })
+    };
+    Ok(Measured {
+        attack,
+        budget,
+        recall: mean(&by_seed.concat()),
+        interval: hierarchical_interval(&by_seed, REPETITIONS, seed),
+        cosine: pooled(outcomes.iter().map(|o| o.cosines.as_ref()).collect()),
+        pairs: pooled(outcomes.iter().map(|o| Some(&o.pairs)).collect()).unwrap_or(0.0),
+        full_rank: pooled(outcomes.iter().map(|o| o.full_rank.as_ref()).collect()),
+    })
+}
+
+impl Measured {
+    /// Whether every target was found, so that further pairs have nothing to add.
+    pub fn is_complete(&self) -> bool {
+        self.recall >= 1.0
+    }
+
+    /// Recall at 1 as a finding; `setting` is put before the attack and the budget.
+    pub fn finding(&self, channel: &str, setting: &str, chance: f64) -> Finding {
+        let setting = format!("{setting}attack={},pairs={}", self.attack.name(), self.budget);
+        Finding::new(channel, setting, "recall_at_1", self.recall)
+            .ci95(self.interval)
+            .chance(chance)
+    }
+}

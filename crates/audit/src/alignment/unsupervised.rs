@@ -1,0 +1,306 @@
+//! Alignment with no known pair: an auxiliary corpus of the same kind, and the shape of the cloud.
+//!
+//! A rotation moves a cloud of residuals without changing its shape. The attacker lays the cloud
+//! of an auxiliary corpus over that of the stored rows:
+//! 1. *moments*: both are centred; eigenvectors of the covariances, `V_z` and `V_r` by falling
+//!    variance, are put against each other, `W = V_z diag(e) V_r^T`, with the signs `e_j` for which
+//!    the third moments along the two `j`-th directions have the same sign;
+//! 2. *refined* (Wasserstein-Procrustes): a batch of rows is turned by `W`, each is assigned the
+//!    nearest auxiliary residual, and `W` becomes the Procrustes map of that assignment; again.
+//!
+//! This needs directions whose variances differ by more than sampling blurs them, and skewed
+//! coordinates. It is run with one key for all rows, and cell by cell; in both the attacker is
+//! granted the owner's principal axes, and in the latter which auxiliary documents belong in which
+//! cell: more than a server has.
+
+use anyhow::Result;
+use rand_core::Rng;
+
+use super::estimators::{CUTOFF, Estimator, Factors, Frames, Pairs, ReverseMap};
+use super::partial::{FEWEST_ROWS, Known, not_measured};
+use super::trial::hits;
+use crate::finding::{Finding, Section, Verdict};
+use crate::subject::{Subject, protect};
+use crate::tools::matrix::Matrix;
+use crate::tools::neighbours::{Metric, nearest, places};
+use crate::tools::statistics::{generator, interval, mean, sample};
+
+/// The channel's name.
+const CHANNEL: &str = "unsupervised-alignment";
+
+/// Assignments that a refinement makes.
+const ROUNDS: usize = 8;
+
+/// Rows that one assignment is about.
+const BATCH: usize = 1_000;
+
+/// Auxiliary residuals that rows are assigned to.
+const AUXILIARY: usize = 4_000;
+
+/// Cells that are attacked, the largest first.
+const CELLS: usize = 12;
+
+/// The fewest rows a cloud can be told from.
+const FEWEST: usize = 8;
+
+/// A cloud around its mean.
+struct Cloud {
+    mean: Vec<f64>,
+    centred: Matrix,
+}
+
+impl Cloud {
+    fn new(rows: &Matrix) -> Self {
+        let mut mean = vec![0.0; rows.width()];
+        rows.iter().for_each(|row| mean.iter_mut().zip(row).for_each(|(m, x)| *m += x));
+        mean.iter_mut().for_each(|m| *m /= rows.rows().max(1) as f64);
+        let mut centred = rows.clone();
+        for row in centred.values_mut().chunks_exact_mut(mean.len()) {
+            row.iter_mut().zip(&mean).for_each(|(x, m)| *x -= m);
+        }
+        Self { mean, centred }
+    }
+
+    /// Principal directions as columns, by falling variance.
+    fn directions(&self) -> Result<faer::Mat<f64>> {
+        let rows = self.centred.as_faer();
+        Ok(Factors::of((rows.transpose() * rows).as_ref(), CUTOFF * CUTOFF)?.u)
+    }
+
+    /// The third moment along each of some directions.
+    fn third_moments(&self, directions: &faer::Mat<f64>) -> Vec<f64> {
+        let along = self.centred.as_faer() * directions;
+        along.col_iter().map(|column| column.iter().map(|x| x * x * x).sum()).collect()
+    }
+}
+
+/// A guess at the map from stored rows to residuals.
+pub struct Alignment {
+    stored_mean: Vec<f64>,
+    native_mean: Vec<f64>,
+    map: ReverseMap,
+}
+
+impl Alignment {
+    /// Residuals that rows are taken for.
+    pub fn apply(&self, rows: &Matrix) -> Matrix {
+        let width = rows.width();
+        let mut centred = rows.clone();
+        for row in centred.values_mut().chunks_exact_mut(width) {
+            row.iter_mut().zip(&self.stored_mean).for_each(|(x, m)| *x -= m);
+        }
+        let mut out = self.map.apply(&centred);
+        for row in out.values_mut().chunks_exact_mut(width) {
+            row.iter_mut().zip(&self.native_mean).for_each(|(x, m)| *x += m);
+        }
+        out
+    }
+}
+
+/// Aligns by first, second and third moments.
+///
+/// # Errors
+/// When a decomposition does not converge.
+pub fn align_moments(rows: &Matrix, auxiliary: &Matrix) -> Result<Alignment> {
+    let (stored, native) = (Cloud::new(rows), Cloud::new(auxiliary));
+    let (z, r) = (stored.directions()?, native.directions()?);
+    let shared = z.ncols().min(r.ncols());
+    let (mut z, r) = (z.subcols(0, shared).to_owned(), r.subcols(0, shared).to_owned());
+    let signs = stored.third_moments(&z).into_iter().zip(native.third_moments(&r));
+    for (at, (stored, native)) in signs.enumerate() {
+        if stored * native < 0.0 {
+            z.col_mut(at).iter_mut().for_each(|x| *x = -*x);
+        }
+    }
+    Ok(Alignment {
+        stored_mean: stored.mean,
+        native_mean: native.mean,
+        map: Frames { stored: z, native: r }.completed()?,
+    })
+}
+
+/// Refines an alignment by assignments in turn with Procrustes maps.
+///
+/// # Errors
+/// When a decomposition does not converge.
+pub fn refine(
+    mut alignment: Alignment,
+    rows: &Matrix,
+    auxiliary: &Matrix,
+    rng: &mut impl Rng,
+) -> Result<Alignment> {
+    let stored = Cloud::new(rows).centred;
+    let native = Cloud::new(auxiliary).centred;
+    for _ in 0..ROUNDS {
+        let batch = stored.select(&sample(stored.rows(), BATCH, rng));
+        let offered = native.select(&sample(native.rows(), AUXILIARY, rng));
+        // Keys keep lengths, so distance says more than angle.
+        let assigned = nearest(&alignment.map.apply(&batch), &offered, 1, Metric::Distance);
+        let assigned: Vec<usize> = assigned.iter().map(|hit| hit[0] as usize).collect();
+        let pairs = Pairs { residuals: offered.select(&assigned), rows: batch };
+        alignment.map = Estimator::Procrustes.fit(&pairs)?;
+    }
+    Ok(alignment)
+}
+
+/// Targets found by an alignment: one for each, else zero.
+fn found(alignment: &Alignment, rows: &Matrix, gallery: &Matrix, targets: &[usize]) -> Vec<f64> {
+    hits(&places(&alignment.apply(rows), gallery, targets, Metric::Cosine), 1)
+}
+
+/// What alignment without pairs gets out of the owner's vectors.
+///
+/// # Errors
+/// When a decomposition does not converge.
+pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
+    let mut section = Section::new(CHANNEL, "Alignment without known pairs");
+    let Some(known) = Known::of(subject).filter(|known| known.rows.rows() >= FEWEST_ROWS) else {
+        section.notes.push(not_measured());
+        return Ok(section);
+    };
+    let rng = &mut generator(subject.seed, 730);
+    let count = known.rows.rows();
+    let order = sample(count, count, rng);
+    let (auxiliary, released) = order.split_at(count / 2);
+
+    progress("alignment without pairs: one key for all rows");
+    let residuals = known.residuals.select(released);
+    let release = protect(&residuals, &vec![0; residuals.rows()], subject.keys, rng);
+    let auxiliary_residuals = known.residuals.select(auxiliary);
+    let targets: Vec<usize> = (0..residuals.rows().min(256)).collect();
+    let gallery = residuals.select(&(0..residuals.rows().min(10_000)).collect::<Vec<_>>());
+    let rows = release.rows.select(&targets);
+    let first = align_moments(&release.rows, &auxiliary_residuals)?;
+    let by_moments = found(&first, &rows, &gallery, &targets);
+    let refined = refine(first, &release.rows, &auxiliary_residuals, rng)?;
+    let by_refined = found(&refined, &rows, &gallery, &targets);
+    let mut record = |setting: &str, hits: &[f64], chance: f64| {
+        let finding = Finding::new(CHANNEL, setting, "recall_at_1", mean(hits)).chance(chance);
+        section
+            .findings
+            .push(finding.ci95(interval(hits, 500, subject.seed)).on(subject.seed, count));
+    };
+    let chance = 1.0 / gallery.rows() as f64;
+    record("keys=one,attack=moments,pairs=0", &by_moments, chance);
+    record("keys=one,attack=refined,pairs=0", &by_refined, chance);
+
+    progress("alignment without pairs: cell by cell");
+    let (moments, refined) = by_cell(&known, auxiliary, released, &gallery, rng)?;
+    let in_cells = !moments.is_empty();
+    if in_cells {
+        record("keys=cells,attack=moments,pairs=0", &moments, chance);
+        record("keys=cells,attack=refined,pairs=0", &refined, chance);
+    } else {
+        section.notes.push(format!(
+            "No cell has {FEWEST} rows of each half: there is no cloud to align in any, and \
+             the verdict rests on one key for all rows, which your release does not use."
+        ));
+    }
+    section.notes.push(
+        "The attacker has no known pair but half of your documents' vectors as a sample of the \
+         same kind, and lays one cloud of points over the other. `keys=one` is your data under a \
+         single key; `keys=cells` is your release, with the attacker told which sample belongs to \
+         which cell. Chance is one candidate drawn blindly. A failure here is that of these two \
+         methods, not a proof."
+            .into(),
+    );
+    let judged = section.findings.iter().enumerate();
+    let judged = judged.filter(|(_, f)| !in_cells || f.setting.starts_with("keys=cells"));
+    let best = judged.max_by(|a, b| a.1.value.total_cmp(&b.1.value)).map(|(at, f)| (at, f.value));
+    if let Some((at, value)) = best {
+        section.headline = Some(at);
+        section.verdict = Some(match value {
+            v if v >= 0.9 => Verdict::Open,
+            v if v > 5.0 * chance + 0.02 => Verdict::Reduced,
+            _ => Verdict::Closed,
+        });
+    }
+    Ok(section)
+}
+
+/// Attacks the largest cells of the release one by one: hits by moments, and refined.
+fn by_cell(
+    known: &Known,
+    auxiliary: &[usize],
+    released: &[usize],
+    gallery: &Matrix,
+    rng: &mut impl Rng,
+) -> Result<(Vec<f64>, Vec<f64>)> {
+    let count = known.cells.iter().max().map_or(0, |&last| last as usize + 1);
+    let mut of_cell = vec![(Vec::new(), Vec::new()); count];
+    // Rows of the gallery are the first released ones.
+    for (number, &row) in released.iter().enumerate() {
+        of_cell[known.cells[row] as usize].0.push((number, row));
+    }
+    auxiliary.iter().for_each(|&row| of_cell[known.cells[row] as usize].1.push(row));
+    of_cell.retain(|(stored, native)| stored.len() >= FEWEST && native.len() >= FEWEST);
+    of_cell.sort_by_key(|(stored, _)| std::cmp::Reverse(stored.len()));
+    let (mut moments, mut refined) = (Vec::new(), Vec::new());
+    for (stored, native) in of_cell.into_iter().take(CELLS) {
+        let rows: Vec<usize> = stored.iter().map(|&(_, row)| row).collect();
+        let (rows, native) = (known.rows.select(&rows), known.residuals.select(&native));
+        let in_gallery = stored.iter().enumerate().filter(|(_, (at, _))| *at < gallery.rows());
+        let (places, targets): (Vec<usize>, Vec<usize>) =
+            in_gallery.take(64).map(|(place, &(at, _))| (place, at)).unzip();
+        if targets.is_empty() {
+            continue;
+        }
+        let attacked = rows.select(&places);
+        let first = align_moments(&rows, &native)?;
+        moments.extend(found(&first, &attacked, gallery, &targets));
+        let last = refine(first, &rows, &native, rng)?;
+        refined.extend(found(&last, &attacked, gallery, &targets));
+    }
+    Ok((moments, refined))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::KeyFamily;
+    use shard_geometry::gaussian::Normals;
+
+    /// Squares of normals are skewed; variances fall by a fifth from each direction to the next.
+    fn skewed(rows: usize, width: usize, seed: u64) -> Matrix {
+        let mut matrix = Matrix::zeros(rows, width);
+        Normals::new(&mut generator(seed, 0)).fill(matrix.values_mut());
+        for row in 0..rows {
+            let mut scale = 1.0;
+            for x in matrix.row_mut(row) {
+                *x = scale * (*x * *x - 1.0);
+                scale *= 0.8;
+            }
+        }
+        matrix
+    }
+
+    fn recall(released: &Matrix, auxiliary: &Matrix) -> (f64, f64) {
+        let rng = &mut generator(3, 0);
+        let cells = vec![0; released.rows()];
+        let release = protect(released, &cells, KeyFamily::Orthogonal, rng);
+        let targets: Vec<usize> = (0..100).collect();
+        let rows = release.rows.select(&targets);
+        let first = align_moments(&release.rows, auxiliary).expect("an alignment");
+        let by_moments = mean(&found(&first, &rows, released, &targets));
+        let last = refine(first, &release.rows, auxiliary, rng).expect("an alignment");
+        (by_moments, mean(&found(&last, &rows, released, &targets)))
+    }
+
+    #[test]
+    fn a_skewed_cloud_with_a_falling_spectrum_is_aligned_without_pairs() {
+        let (moments, refined) = recall(&skewed(2_000, 8, 1), &skewed(2_000, 8, 2));
+        assert!(moments > 0.5, "{moments}");
+        assert!(refined > 0.5, "{refined}");
+    }
+
+    #[test]
+    fn a_round_cloud_gives_nothing_to_align_by() {
+        let round = |seed| {
+            let mut matrix = Matrix::zeros(1_000, 24);
+            Normals::new(&mut generator(seed, 0)).fill(matrix.values_mut());
+            matrix
+        };
+        let (moments, refined) = recall(&round(1), &round(2));
+        assert!(moments < 0.05 && refined < 0.05, "{moments} {refined}");
+    }
+}
