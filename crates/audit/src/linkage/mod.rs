@@ -1,1 +1,82 @@
 //! Matching rows of two releases, rows with rows, and requests with rows.
+//!
+//! - [`prefix`]: neighbours that a public prefix shows;
+//! - [`same_key`]: neighbours among rows under one key;
+//! - [`releases`]: the same documents under new keys, recognised;
+//! - [`churn`]: the same with documents added and deleted;
+//! - [`candidates`], [`active_cells`]: what a request for candidates says of the query, and a log of
+//!   them of what is asked;
+//! - [`membership`]: whether a document is stored at all.
+//!
+//! [`requests`] makes the requests of sample queries, [`directions`] reads queries out of them.
+//! [`game`] makes pairs of releases and counts hits, [`format`](mod@format) rounds them, and
+//! [`features`] is what of a row outlives its key.
+
+use shard_geometry::VectorSet;
+
+use crate::finding::Verdict;
+use crate::subject::{Corpus, Subject};
+
+pub mod active_cells;
+pub mod candidates;
+pub mod churn;
+pub mod directions;
+pub mod features;
+pub mod format;
+pub mod game;
+pub mod linker;
+pub mod membership;
+pub mod prefix;
+pub mod releases;
+pub mod requests;
+pub mod same_key;
+
+#[cfg(test)]
+mod planted;
+
+/// Why nothing of a kind can be measured on this subject: a note, or `None` if it can.
+pub(crate) fn unfit(subject: &Subject) -> Option<String> {
+    let reason = if subject.view.releases.is_empty() {
+        "the server has no release"
+    } else if subject.public == 0 || subject.public >= subject.coordinates.width() {
+        "vectors are not split into a prefix and a residual"
+    } else {
+        return None;
+    };
+    Some(format!("Not measured: {reason}."))
+}
+
+/// The verdict on a figure that is `chance` where nothing leaks and `open` without protection: a
+/// twentieth of the way is closed, nine tenths are open. So is a figure where chance is as good as
+/// no protection, and there is no way to go.
+pub(crate) fn verdict(value: f64, chance: f64, open: f64) -> Verdict {
+    match (value - chance) / (open - chance) {
+        way if way <= 0.05 => Verdict::Closed,
+        way if way < 0.9 => Verdict::Reduced,
+        _ => Verdict::Open,
+    }
+}
+
+/// The largest collection of an encoder.
+pub(crate) fn largest<'a>(corpora: &'a [Corpus], encoder: &str) -> Option<&'a Corpus> {
+    let own = corpora.iter().filter(|corpus| corpus.encoder == encoder);
+    own.max_by_key(|corpus| corpus.vectors.rows())
+}
+
+/// Vectors of one encoder, and where they are from: the largest collection if it has `enough`
+/// rows, otherwise all of them together.
+pub(crate) fn pooled(
+    corpora: &[Corpus],
+    encoder: &str,
+    enough: usize,
+) -> Option<(VectorSet, String)> {
+    let largest = largest(corpora, encoder)?;
+    if largest.vectors.rows() >= enough {
+        return Some((largest.vectors.clone(), largest.name.clone()));
+    }
+    let own: Vec<&Corpus> = corpora.iter().filter(|corpus| corpus.encoder == encoder).collect();
+    let values = own.iter().flat_map(|corpus| corpus.vectors.values().iter().copied()).collect();
+    let vectors = VectorSet::new(largest.vectors.width(), values).ok()?;
+    let names: Vec<&str> = own.iter().map(|corpus| corpus.name.as_str()).collect();
+    Some((vectors, names.join("+")))
+}

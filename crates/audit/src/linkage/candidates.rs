@@ -1,0 +1,284 @@
+//! What a request for candidates says of the query.
+//!
+//! A request names the rows to score. From them an attacker estimates the query's direction
+//! ([`directions`](super::directions)); and even with no geometry at all, the sets of two requests
+//! show whether they are for one query, and the cells of a log what is often asked.
+//!
+//! In the paper's setting the order of the names is that of the prefix distance, and the attacker
+//! knows the vectors of the rows (a reference, or rows aligned). Requests here are sent in the order
+//! of handles, which is pseudorandom, and a server has stored rows only. Both are measured.
+
+use std::collections::BTreeSet;
+
+use rayon::prelude::*;
+
+use super::active_cells::ActiveCells;
+use super::directions::{Estimator, cosine, cosine_in_cells, ranked_by_stored_rows};
+use super::game::REPETITIONS;
+use super::requests::{Request, coordinates_of, requests, reworded};
+use super::{unfit, verdict};
+use crate::finding::{Finding, Section};
+use crate::subject::Subject;
+use crate::tools::matrix::Matrix;
+use crate::tools::neighbours::{Metric, nearest, overlap};
+use crate::tools::statistics::{area_under_curve, generator, interval, mean, sample};
+use crate::view::SeenRequest;
+
+/// Queries that are tried.
+const QUERIES: usize = 200;
+
+/// Neighbours that an estimate is to find.
+const DEPTH: usize = 10;
+
+const NAME: &str = "request-leakage";
+
+/// Shared rows over all rows of two requests.
+pub fn jaccard(first: &[usize], second: &[usize]) -> f64 {
+    let (first, second): (BTreeSet<_>, BTreeSet<_>) =
+        (first.iter().collect(), second.iter().collect());
+    let shared = first.intersection(&second).count();
+    shared as f64 / (first.len() + second.len() - shared).max(1) as f64
+}
+
+/// What requests for candidates give away on this collection.
+///
+/// # Errors
+/// None so far.
+pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Section> {
+    let mut section = Section::new(NAME, "What a request for candidates says of the query");
+    if let Some(note) = unfit(subject) {
+        section.notes.push(note);
+        return Ok(section);
+    }
+    let cells = &subject.release().cells;
+    if let Some(active) = ActiveCells::of(&subject.view.requests, cells) {
+        add_active_cells(&mut section, subject, "log=recorded", &active);
+    }
+    let Some(queries) = subject.queries.as_ref().filter(|queries| queries.rows() >= 2) else {
+        section.notes.push(
+            "Directions and linkability were not measured: that takes at least two sample queries."
+                .to_owned(),
+        );
+        return Ok(section);
+    };
+    if subject.vectors.rows() < 50 {
+        section.notes.push("Not measured: fewer than 50 documents.".to_owned());
+        return Ok(section);
+    }
+    let mut rng = generator(subject.seed, 151);
+    let queries = queries.select(&sample(queries.rows(), QUERIES, &mut rng));
+    progress("requests: routing sample queries");
+    let requests = requests(subject, &queries);
+    if section.findings.is_empty() {
+        let seen = |request: &Request| SeenRequest { candidates: request.as_sent() };
+        let log: Vec<SeenRequest> = requests.iter().map(seen).collect();
+        if let Some(active) = ActiveCells::of(&log, cells) {
+            add_active_cells(&mut section, subject, "log=simulated", &active);
+        }
+    }
+    progress("requests: linkability");
+    let again = super::requests::requests(subject, &reworded(&queries, &mut rng));
+    let against = |shift: usize| -> Vec<f64> {
+        let pairs = (0..requests.len()).map(|at| (at, (at + shift) % requests.len()));
+        pairs.map(|(a, b)| jaccard(&requests[a].ranked, &again[b].ranked)).collect()
+    };
+    let (same, different) = (against(0), against(1));
+    let area = area_under_curve(&same, &different);
+    section.headline = Some(section.findings.len());
+    section.verdict = Some(verdict(area, 0.5, 1.0));
+    section.findings.push(
+        Finding::new(NAME, "same-query=reworded", "auc", area)
+            .chance(0.5)
+            .on(subject.seed, subject.vectors.rows()),
+    );
+    section.findings.push(
+        Finding::new(NAME, "same-query=reworded", "jaccard", mean(&same))
+            .ci95(interval(&same, REPETITIONS, subject.seed))
+            .chance(mean(&different))
+            .on(subject.seed, subject.vectors.rows()),
+    );
+    add_directions(&mut section, subject, &queries, &requests, progress);
+    section.notes.extend([
+        format!(
+            "The server learns which rows are asked for. Two wordings of one query share {:.0} % \
+             of their candidates, two queries {:.0} %: two requests for one query look more alike \
+             than two for different ones {:.1} % of the time. Scanning all rows instead of naming \
+             candidates closes this.",
+            100.0 * mean(&same),
+            100.0 * mean(&different),
+            100.0 * area,
+        ),
+        "order=distance is the paper's setting, where a request lists candidates by rank; \
+         order=sent is the order of handles that Shard sends, whose places say nothing."
+            .to_owned(),
+        "vectors=known grants the attacker the native vectors of all rows; vectors=stored has the \
+         keyed rows only, and its cosine is in each cell's own keyed coordinates. Chance: as many \
+         random documents (cosine), a blind choice among the candidates (overlap)."
+            .to_owned(),
+        format!(
+            "{} sample queries, routed by the distance of centred prefixes; another wording is the \
+             query plus noise of a tenth of its length.",
+            queries.rows()
+        ),
+    ]);
+    Ok(section)
+}
+
+fn add_active_cells(section: &mut Section, subject: &Subject, setting: &str, cells: &ActiveCells) {
+    let finding = |metric: &str, value: f64| {
+        Finding::new(NAME, setting, metric, value).on(subject.seed, subject.vectors.rows())
+    };
+    section.findings.extend([
+        finding("active_cells_mean", cells.mean).ci95(interval(
+            &cells.counts,
+            REPETITIONS,
+            subject.seed,
+        )),
+        finding("active_cells_p95", cells.p95),
+        finding("active_cells_entropy_bits", cells.entropy),
+        finding("same_cell_set", cells.same_set),
+    ]);
+}
+
+/// Adds the cosine and the overlap of estimated directions.
+fn add_directions(
+    section: &mut Section,
+    subject: &Subject,
+    queries: &Matrix,
+    requests: &[Request],
+    progress: &dyn Fn(&str),
+) {
+    let release = subject.release();
+    let members = release.members();
+    let rows = subject.vectors.rows();
+    let truth = nearest(queries, &subject.vectors, DEPTH, Metric::Product);
+    let residuals =
+        coordinates_of(subject, queries).columns(subject.public..subject.coordinates.width());
+    let own_residuals = subject.residuals();
+    let [cosine_chance, overlap_chance] = blind(subject, queries, requests, &truth);
+    for (order, sent) in [("distance", false), ("sent", true)] {
+        let places = |request: &Request| -> (Vec<usize>, Vec<usize>) {
+            let rows = if sent { request.as_sent() } else { request.ranked.clone() };
+            let documents = rows.iter().map(|&row| subject.documents[row]);
+            (documents.map(|it| it.expect("a candidate is a document")).collect(), rows)
+        };
+        let asked: Vec<(Vec<usize>, Vec<usize>)> = requests.iter().map(places).collect();
+        for estimator in Estimator::ALL {
+            progress(&format!("requests: {} by {order}", estimator.name()));
+            let known = asked.par_iter().flat_map_iter(|(documents, _)| {
+                let places: Vec<usize> = (0..documents.len()).collect();
+                estimator.direction(&subject.vectors.select(documents), &places)
+            });
+            let known = Matrix::new(queries.width(), known.collect());
+            let cosines: Vec<f64> =
+                known.iter().zip(queries.iter()).map(|(a, b)| cosine(a, b)).collect();
+            let found = nearest(&known, &subject.vectors, DEPTH, Metric::Cosine);
+            // Keys keep products within a cell, so the cosine in keyed coordinates is that of the
+            // same estimate from residuals.
+            let in_cells = asked.par_iter().enumerate().map(|(at, (documents, rows))| {
+                let cells: Vec<u32> = rows.iter().map(|&row| release.cells[row]).collect();
+                let own = own_residuals.select(documents);
+                cosine_in_cells(estimator, &own, &cells, residuals.row(at))
+            });
+            let in_cells: Vec<f64> = in_cells.collect();
+            let stored: Vec<Vec<u32>> = asked
+                .par_iter()
+                .map(|(_, rows)| ranked_by_stored_rows(estimator, release, &members, rows))
+                .collect();
+            let stored = super::same_key::documents_of_rows(&subject.documents, &stored);
+            for (vectors, cosines, found, chance) in
+                [("known", cosines, found, Some(cosine_chance)), ("stored", in_cells, stored, None)]
+            {
+                let setting =
+                    format!("vectors={vectors},order={order},estimator={}", estimator.name());
+                let mut cosine = Finding::new(NAME, setting.clone(), "cosine", mean(&cosines))
+                    .ci95(interval(&cosines, REPETITIONS, subject.seed))
+                    .on(subject.seed, rows);
+                cosine.chance = chance;
+                section.findings.push(cosine);
+                section.findings.push(
+                    Finding::new(NAME, setting, "nn_overlap_at_10", overlap(&truth, &found))
+                        .chance(overlap_chance)
+                        .on(subject.seed, rows),
+                );
+            }
+        }
+    }
+}
+
+/// What knowing nothing gives: the cosine of as many random documents' centroid with the query,
+/// and the overlap of ten random candidates with the true ten.
+fn blind(
+    subject: &Subject,
+    queries: &Matrix,
+    requests: &[Request],
+    truth: &[Vec<u32>],
+) -> [f64; 2] {
+    let mut rng = generator(subject.seed, 152);
+    let (mut cosines, mut overlaps) = (Vec::new(), Vec::new());
+    for ((query, request), truth) in queries.iter().zip(requests).zip(truth) {
+        let count = request.documents.len();
+        let random = subject.vectors.select(&sample(subject.vectors.rows(), count, &mut rng));
+        cosines.push(cosine(&Estimator::Centroid.direction(&random, &vec![0; count]), query));
+        let inside =
+            truth.iter().filter(|&&row| request.documents.contains(&(row as usize))).count();
+        overlaps.push(inside as f64 / count.max(1) as f64);
+    }
+    [mean(&cosines), mean(&overlaps)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::planted;
+    use super::*;
+    use crate::finding::Verdict;
+
+    fn value(section: &Section, setting: &str, metric: &str) -> f64 {
+        let of = |f: &&Finding| f.setting == setting && f.metric == metric;
+        section.findings.iter().find(of).unwrap().value
+    }
+
+    #[test]
+    fn ranked_candidates_give_the_direction_away_and_their_names_the_query() {
+        let section = channel(&planted::subject(600, 16, 12, 4, 0.5, false), &|_| {}).unwrap();
+        let known = |order: &str| {
+            let setting = format!("vectors=known,order={order},estimator=log-rank");
+            value(&section, &setting, "cosine")
+        };
+        assert!(known("distance") > 0.8, "{}", known("distance"));
+        assert!(known("distance") > known("sent"), "rank says more than handles");
+        assert!(value(&section, "same-query=reworded", "auc") > 0.99);
+        assert_eq!(section.verdict, Some(Verdict::Open));
+    }
+
+    #[test]
+    fn random_candidates_say_nothing() {
+        let mut subject = planted::subject(600, 16, 12, 4, 0.5, false);
+        // Prefixes that have nothing to do with the vectors route every query at random.
+        let noise = planted::normals(600, 12, 9);
+        for row in 0..600 {
+            subject.coordinates.row_mut(row)[..12].copy_from_slice(noise.row(row));
+        }
+        let section = channel(&subject, &|_| {}).unwrap();
+        for finding in section.findings.iter().filter(|f| f.setting.starts_with("vectors=known")) {
+            let gap = (finding.value - finding.chance.unwrap()).abs();
+            assert!(gap < 0.12, "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn sets_are_compared_whatever_their_order() {
+        assert_eq!(jaccard(&[1, 2, 3], &[3, 2, 9]), 0.5);
+        assert_eq!(jaccard(&[], &[]), 0.0);
+    }
+
+    #[test]
+    fn without_queries_only_the_log_is_reported() {
+        let mut subject = planted::subject(100, 16, 8, 2, 1.0, false);
+        subject.queries = None;
+        subject.view.requests = vec![SeenRequest { candidates: vec![4, 5] }];
+        let section = channel(&subject, &|_| {}).unwrap();
+        assert!(section.findings.iter().all(|finding| finding.setting == "log=recorded"));
+        assert!(section.verdict.is_none() && section.notes[0].contains("sample queries"));
+    }
+}

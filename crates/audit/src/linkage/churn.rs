@@ -1,0 +1,294 @@
+//! Linkage while documents come and go: the paper's Experiment 28.
+//!
+//! Two releases of `N` rows share a fraction of their documents; the rest are insertions and
+//! deletions that the other never had. Keys and orders are independent. The attacker knows neither
+//! which documents are common nor how many; features are standardised from the two releases as
+//! they are seen. With cell keys candidates are the rows of the same cell (the attacker is granted
+//! the correspondence of cells); with micro-keys the whole other release.
+//!
+//! `recall_at_1` and `auc` are over common documents. The open-set rule takes for matches all
+//! pairs that are each other's nearest by prefix, with no threshold; its precision and recall are
+//! over what it takes.
+
+mod table;
+
+pub use table::reproduce_churn;
+
+use rand_core::Rng;
+use rayon::prelude::*;
+
+use super::format::Format;
+use super::game::{Group, Keying, Population, Truth, groups};
+use super::linker::{Linker, Outcome, Pair, conclude, play, report};
+use super::unfit;
+use crate::finding::{Finding, Plot, Section, Series};
+use crate::subject::Subject;
+use crate::tools::matrix::Matrix;
+use crate::tools::neighbours::{Metric, for_each_block};
+use crate::tools::statistics::{generator, mean, sample};
+
+/// Percent of documents that both releases have.
+const OVERLAPS: [usize; 5] = [25, 50, 75, 90, 100];
+
+/// What rows are matched by.
+const LINKERS: [Linker; 4] = [Linker::Prefix, Linker::Norm, Linker::Gram, Linker::Combined];
+
+/// Rows of a release in the audit of a collection.
+const AUDIT_ROWS: usize = 2_000;
+
+/// Pairs that are each other's nearest within their group, by distance.
+pub fn mutual_nearest(first: &Matrix, second: &Matrix, groups: &[Group]) -> Vec<(usize, usize)> {
+    let mut pairs = Vec::new();
+    for Group { first: rows, second: others } in groups {
+        let (queries, gallery) = (first.select(rows), second.select(others));
+        let mut forward: Vec<usize> = Vec::with_capacity(rows.len());
+        let mut backward = vec![(f64::NEG_INFINITY, 0); others.len()];
+        for_each_block(&queries, &gallery, Metric::Distance, |start, scores| {
+            let best = |at: usize| {
+                let row = scores.row(at).iter().enumerate();
+                let best = row.fold((f64::NEG_INFINITY, 0), |best, (other, &score)| {
+                    if score > best.0 { (score, other) } else { best }
+                });
+                best.1
+            };
+            forward.par_extend((0..scores.rows()).into_par_iter().map(best));
+            for at in 0..scores.rows() {
+                for (best, &score) in backward.iter_mut().zip(scores.row(at)) {
+                    if score > best.0 {
+                        *best = (score, start + at);
+                    }
+                }
+            }
+        });
+        let mutual = forward.iter().enumerate().filter(|&(at, &other)| backward[other].1 == at);
+        pairs.extend(mutual.map(|(at, &other)| (rows[at], others[other])));
+    }
+    pairs
+}
+
+/// One pair of releases, judged.
+struct Game {
+    linkers: Vec<(Linker, Outcome)>,
+    /// Precision and recall of the open-set rule, if there are prefixes.
+    open_set: Option<[f64; 2]>,
+}
+
+/// `rows` documents in each of two releases, `percent` of them in both.
+fn game(
+    population: &Population,
+    rows: usize,
+    percent: usize,
+    keying: Keying,
+    format: Format,
+    rng: &mut impl Rng,
+) -> Game {
+    let common = rows * percent / 100;
+    let drawn = sample(population.len(), 2 * rows - common, rng);
+    let (first, second) = (&drawn[..rows], &drawn[rows - common..]);
+    let snapshots = [first, second].map(|documents| {
+        let mut snapshot = population.release(documents, keying, rng);
+        format.store(&mut snapshot.release, rng);
+        snapshot
+    });
+    let [first, second] = snapshots;
+    let truth = Truth::new(&first.documents, &second.documents);
+    let pair = Pair::new(first.release, second.release);
+    let grant = keying.grant();
+    let linkers = LINKERS.into_iter();
+    let linkers = linkers
+        .filter_map(|linker| Some((linker, play(&pair, linker, grant, &truth, rng)?)))
+        .collect();
+    let open_set = pair.first.prefixes.as_ref().zip(pair.second.prefixes.as_ref());
+    let open_set = open_set.map(|(first, second)| {
+        let groups = groups(&pair.first, &pair.second, grant);
+        truth.precision_and_recall(&mutual_nearest(first, second, &groups))
+    });
+    Game { linkers, open_set }
+}
+
+/// Adds the findings of some pairs of releases of one setting.
+fn add(
+    section: &mut Section,
+    labels: &str,
+    games: &[Game],
+    paper: impl Fn(Linker) -> [Option<f64>; 2],
+    paper_precision: Option<f64>,
+    (seed, rows): (u64, usize),
+) {
+    for linker in LINKERS {
+        let outcomes: Vec<Outcome> = games
+            .iter()
+            .flat_map(|game| &game.linkers)
+            .filter(|(own, _)| *own == linker)
+            .map(|(_, outcome)| outcome.clone())
+            .collect();
+        let setting = format!("{labels},linker={}", linker.name());
+        report(section, &setting, &outcomes, paper(linker), (seed, rows));
+    }
+    let open: Vec<[f64; 2]> = games.iter().filter_map(|game| game.open_set).collect();
+    for (at, metric) in ["open_set_precision", "open_set_recall"].into_iter().enumerate() {
+        let values: Vec<f64> = open.iter().map(|both| both[at]).collect();
+        if !values.is_empty() {
+            let setting = format!("{labels},linker=prefix-mutual-nearest");
+            section.findings.push(
+                Finding::new(&section.name, setting, metric, mean(&values))
+                    .paper(paper_precision.filter(|_| at == 0))
+                    .on(seed, rows),
+            );
+        }
+    }
+}
+
+/// `recall_at_1` by overlap, a line for each of `lines`: its name, and the settings that it has at
+/// an overlap.
+fn plot(section: &Section, name: &str, lines: &[(String, String)]) -> Plot {
+    let line = |(name, pattern): &(String, String)| {
+        let points = OVERLAPS.into_iter().filter_map(|percent| {
+            let setting = pattern.replace('*', &percent.to_string());
+            let of = |f: &&Finding| f.setting == setting && f.metric == "recall_at_1";
+            let finding = section.findings.iter().find(of)?;
+            Some((percent as f64, finding.value, finding.ci95))
+        });
+        Series { name: name.clone(), points: points.collect() }
+    };
+    let series = lines.iter().map(line).filter(|series| !series.points.is_empty());
+    Plot {
+        name: name.to_owned(),
+        title: "Linkage by overlap".to_owned(),
+        x_label: "documents in both releases, percent".to_owned(),
+        y_label: "common documents recognised".to_owned(),
+        logarithmic: false,
+        series: series.collect(),
+    }
+}
+
+/// The game on this collection, under keys like its own.
+///
+/// # Errors
+/// None so far.
+pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Section> {
+    const NAME: &str = "release-churn";
+    let mut section = Section::new(NAME, "Recognising rows while documents come and go");
+    if let Some(note) = unfit(subject) {
+        section.notes.push(note);
+        return Ok(section);
+    }
+    let population = Population::of(subject);
+    // At 25 % overlap two releases of N rows need 1.75 N documents.
+    let rows = AUDIT_ROWS.min(population.len() * 4 / 7);
+    if rows < 50 {
+        section.notes.push(format!(
+            "Not measured: {} documents are too few for two releases that differ.",
+            population.len()
+        ));
+        return Ok(section);
+    }
+    let keying = Keying::of(subject.release());
+    let public = subject.release().prefixes.is_some();
+    for percent in OVERLAPS {
+        progress(&format!("release-churn: {percent} % overlap"));
+        let mut rng = generator(subject.seed, 130 + percent as u64);
+        let mut game = game(&population, rows, percent, keying, Format::Clean, &mut rng);
+        if !public {
+            game.linkers.retain(|(linker, _)| *linker != Linker::Prefix);
+            game.open_set = None;
+        }
+        let labels = format!("overlap={percent}");
+        add(&mut section, &labels, &[game], |_| [None, None], None, (subject.seed, rows));
+    }
+    let lines: Vec<(String, String)> = LINKERS
+        .iter()
+        .map(|linker| (linker.name().to_owned(), format!("overlap=*,linker={}", linker.name())))
+        .collect();
+    section.plots.push(plot(&section, "linkage-by-overlap", &lines));
+    conclude(
+        &mut section,
+        "overlap=25,",
+        "Adding and deleting three documents in four between releases hides little: a server that kept the old rows",
+    );
+    section.notes.push(format!(
+        "Pairs of releases of {rows} documents, clean, under {} keys. With cell keys the attacker \
+         is granted the correspondence of cells, which sizes of cells give away; with micro-keys \
+         nothing.",
+        keying.name()
+    ));
+    if !public {
+        section.notes.push(
+            "The server holds no prefix: linkage by prefix is closed and was not played."
+                .to_owned(),
+        );
+    }
+    Ok(section)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::planted;
+    use super::*;
+    use crate::finding::Verdict;
+
+    fn value(section: &Section, setting: &str, metric: &str) -> f64 {
+        let of = |f: &&Finding| f.setting == setting && f.metric == metric;
+        section.findings.iter().find(of).expect("the setting was played").value
+    }
+
+    #[test]
+    fn prefix_and_norm_link_at_every_overlap_and_gram_only_at_high_ones() {
+        let section = channel(&planted::subject(700, 24, 8, 4, 0.7, true), &|_| {}).unwrap();
+        for percent in OVERLAPS {
+            for linker in ["prefix", "norm"] {
+                let setting = format!("overlap={percent},linker={linker}");
+                assert!(value(&section, &setting, "recall_at_1") > 0.98, "{setting}");
+            }
+        }
+        let gram = |percent: usize| {
+            value(&section, &format!("overlap={percent},linker=gram"), "recall_at_1")
+        };
+        assert!(gram(100) > 0.99 && gram(25) < 0.6, "{} {}", gram(100), gram(25));
+        let open = "overlap=25,linker=prefix-mutual-nearest";
+        assert!(value(&section, open, "open_set_recall") > 0.99);
+        assert!(value(&section, open, "open_set_precision") < 0.8);
+        assert_eq!(section.verdict, Some(Verdict::Open));
+        assert_eq!(section.plots[0].series.len(), 4);
+        assert!(section.plots[0].series.iter().all(|series| series.points.len() == 5));
+    }
+
+    #[test]
+    fn releases_with_nothing_in_common_are_at_chance() {
+        let subject = planted::subject(700, 24, 8, 4, 0.7, true);
+        let mut population = Population::of(&subject);
+        let game = |population: &Population| {
+            game(population, 350, 100, Keying::Cells, Format::Clean, &mut generator(1, 1))
+        };
+        let linked = game(&population);
+        assert!(linked.linkers.iter().all(|(_, outcome)| mean(&outcome.hits) > 0.9));
+        // Equal norms, equal prefixes, and no company: nothing is left to link by.
+        population.residuals = population.residuals.normalised();
+        population.prefixes = Matrix::zeros(700, 8);
+        population.cells = (0..700).map(|_| 0).collect();
+        let micro =
+            super::game(&population, 350, 100, Keying::Micro, Format::Int8, &mut generator(1, 1));
+        for (linker, outcome) in &micro.linkers {
+            assert!(mean(&outcome.hits) < 0.03, "{linker:?} {}", mean(&outcome.hits));
+        }
+    }
+
+    #[test]
+    fn mutual_neighbours_are_those_of_the_definition() {
+        let (first, second) = (planted::normals(70, 3, 1), planted::normals(50, 3, 2));
+        let group =
+            Group { first: (5..70).collect(), second: (0..50).filter(|row| row % 7 > 0).collect() };
+        let near = |x: &[f64], rows: &[usize], of: &Matrix| {
+            let distance = |&row: &usize| super::super::game::squared_distance(x, of.row(row));
+            *rows.iter().min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap()
+        };
+        let expected: Vec<(usize, usize)> = group
+            .first
+            .iter()
+            .map(|&row| (row, near(first.row(row), &group.second, &second)))
+            .filter(|&(row, other)| near(second.row(other), &group.first, &first) == row)
+            .collect();
+        assert!(expected.len() > 5);
+        assert_eq!(mutual_nearest(&first, &second, &[group]), expected);
+    }
+}

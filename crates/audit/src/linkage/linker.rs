@@ -1,0 +1,211 @@
+//! Ways to match rows of two releases, and what each achieves.
+//!
+//! Every [`Linker`] turns rows into features that new keys leave alone and matches each row of one
+//! release with the nearest of the other; the monotone assignment by norm matches ranks instead.
+//! The judge counts the share matched rightly (`recall_at_1`), and how well the distance of
+//! features tells pairs of one document from pairs of two (`auc`).
+
+use rand_core::Rng;
+
+use super::features::{RowFeatures, combined, nearest_links, norm_rank_links, standardised};
+use super::game::{Grant, REPETITIONS, Truth, groups};
+use super::verdict;
+use crate::finding::{Finding, Section};
+use crate::tools::matrix::Matrix;
+use crate::tools::statistics::{hierarchical_interval, mean, sample};
+use crate::view::Release;
+
+/// Rows that are looked up where every lookup costs a product with all rows.
+pub(super) const PROBES: usize = 2_000;
+
+/// A way to match rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Linker {
+    /// By the cosine of rows under different keys: a control.
+    CrossKeyCosine,
+    /// By ranks of norms.
+    NormRank,
+    /// By nearest norm.
+    Norm,
+    /// By Gram signature.
+    Gram,
+    /// By unchanged prefix.
+    Prefix,
+    /// By norm, Gram and neighbour signature together.
+    Combined,
+}
+
+impl Linker {
+    /// All of them, the control first.
+    pub const ALL: [Self; 6] = [
+        Self::CrossKeyCosine,
+        Self::NormRank,
+        Self::Norm,
+        Self::Gram,
+        Self::Combined,
+        Self::Prefix,
+    ];
+
+    /// As settings spell it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CrossKeyCosine => "cross-key-cosine",
+            Self::NormRank => "norm-rank",
+            Self::Norm => "norm",
+            Self::Gram => "gram",
+            Self::Prefix => "prefix",
+            Self::Combined => "combined",
+        }
+    }
+
+    /// The features of both releases that it compares, if they have them.
+    fn features(self, pair: &Pair) -> Option<(Matrix, Matrix)> {
+        let [first, second] = [&pair.first, &pair.second];
+        Some(match self {
+            Self::CrossKeyCosine => {
+                (first.rows.clone().normalised(), second.rows.clone().normalised())
+            }
+            Self::NormRank | Self::Norm => {
+                (pair.features[0].norms.clone(), pair.features[1].norms.clone())
+            }
+            Self::Gram => standardised(&pair.features[0].gram, &pair.features[1].gram),
+            Self::Prefix => (first.prefixes.clone()?, second.prefixes.clone()?),
+            Self::Combined => combined(&pair.features[0], &pair.features[1]),
+        })
+    }
+}
+
+/// Two releases as an attacker has them, with the features of their rows.
+pub struct Pair {
+    /// The older.
+    pub first: Release,
+    /// The newer.
+    pub second: Release,
+    features: [RowFeatures; 2],
+}
+
+impl Pair {
+    /// With features computed.
+    pub fn new(first: Release, second: Release) -> Self {
+        let features = [&first, &second].map(RowFeatures::of);
+        Self { first, second, features }
+    }
+}
+
+/// What a linker achieved.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// One for each common document that was matched, zero for the others.
+    pub hits: Vec<f64>,
+    /// The area under the curve; an assignment has no scores, so none.
+    pub area: Option<f64>,
+    /// The share a blind guess would match.
+    pub chance: f64,
+}
+
+/// Plays one linker; `None` when the releases lack what it compares.
+pub fn play(
+    pair: &Pair,
+    linker: Linker,
+    grant: Grant,
+    truth: &Truth,
+    rng: &mut impl Rng,
+) -> Option<Outcome> {
+    let (first, second) = linker.features(pair)?;
+    let mut groups = groups(&pair.first, &pair.second, grant);
+    let mut probed = None;
+    if linker == Linker::CrossKeyCosine && grant == Grant::Nothing {
+        let probes = sample(first.rows(), PROBES, rng);
+        groups[0].first.clone_from(&probes);
+        probed = Some(truth.among(&probes));
+    }
+    let truth = probed.as_ref().unwrap_or(truth);
+    let guesses = match linker {
+        Linker::NormRank => norm_rank_links(&first, &second, &groups),
+        _ => nearest_links(&first, &second, &groups),
+    };
+    Some(Outcome {
+        hits: truth.hits(&guesses),
+        area: (linker != Linker::NormRank).then(|| truth.area(&first, &second, &groups, rng)),
+        chance: truth.chance(&groups),
+    })
+}
+
+/// Adds `recall_at_1` and `auc` of one setting, over seeds.
+pub(super) fn report(
+    section: &mut Section,
+    setting: &str,
+    outcomes: &[Outcome],
+    paper: [Option<f64>; 2],
+    (seed, rows): (u64, usize),
+) {
+    let hits: Vec<Vec<f64>> =
+        outcomes.iter().map(|it| it.hits.clone()).filter(|hits| !hits.is_empty()).collect();
+    if hits.is_empty() {
+        return;
+    }
+    let means: Vec<f64> = hits.iter().map(|hits| mean(hits)).collect();
+    let chances: Vec<f64> = outcomes.iter().map(|it| it.chance).collect();
+    section.findings.push(
+        Finding::new(&section.name, setting, "recall_at_1", mean(&means))
+            .ci95(hierarchical_interval(&hits, REPETITIONS, seed))
+            .chance(mean(&chances))
+            .paper(paper[0])
+            .on(seed, rows),
+    );
+    let areas: Vec<f64> = outcomes.iter().filter_map(|it| it.area).collect();
+    if !areas.is_empty() {
+        section.findings.push(
+            Finding::new(&section.name, setting, "auc", mean(&areas))
+                .chance(0.5)
+                .paper(paper[1])
+                .on(seed, rows),
+        );
+    }
+}
+
+/// Sets verdict and headline by the best linker among the settings that start with `among`, and
+/// says so.
+pub(super) fn conclude(section: &mut Section, among: &str, opening: &str) {
+    let recalls = section.findings.iter().enumerate();
+    let recalls =
+        recalls.filter(|(_, it)| it.metric == "recall_at_1" && it.setting.starts_with(among));
+    let best = recalls.max_by(|(_, a), (_, b)| a.value.total_cmp(&b.value));
+    let Some((at, best)) = best else { return };
+    let chance = best.chance.unwrap_or(0.0);
+    let note = format!(
+        "{opening} recognises {:.1} % of documents by {} (chance {:.2} %).",
+        100.0 * best.value,
+        best.setting,
+        100.0 * chance,
+    );
+    section.verdict = Some(verdict(best.value, chance, 1.0));
+    section.headline = Some(at);
+    section.notes.push(note);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::planted;
+    use super::*;
+    use crate::tools::statistics::generator;
+
+    #[test]
+    fn unrelated_releases_are_linked_by_chance_alone() {
+        let release = |seed| Release {
+            rows: planted::normals(500, 12, seed),
+            cells: (0..500).map(|row| row % 5).collect(),
+            prefixes: Some(planted::normals(500, 4, seed + 10)),
+        };
+        let documents: Vec<usize> = (0..500).collect();
+        let truth = Truth::new(&documents, &documents);
+        let pair = Pair::new(release(1), release(2));
+        let mut rng = generator(8, 8);
+        for linker in [Linker::NormRank, Linker::Norm, Linker::Gram, Linker::Prefix] {
+            let outcome = play(&pair, linker, Grant::CellLabels, &truth, &mut rng).unwrap();
+            assert!((outcome.chance - 0.01).abs() < 1e-9);
+            assert!(mean(&outcome.hits) < 0.03, "{linker:?} {}", mean(&outcome.hits));
+            assert!(outcome.area.is_none_or(|area| (area - 0.5).abs() < 0.08), "{linker:?}");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Whether a document is stored at all, by its distance to the nearest stored row.
+//!
+//! The attacker has the native vectors of suspected documents. Half of the documents are members of
+//! the store, the others are kept out; the score of a suspect is `-min_j |f(x) - f_j|` over stored
+//! rows, in each view `f` of what is stored. Judged are the area under the curve and the share of
+//! members found at one false alarm in a hundred.
+//!
+//! A member's own row would be at distance zero. Whether the score means *membership*, and not that
+//! members lie in denser places, shows in the control: the same with each member's own row left
+//! out, which must come out at chance.
+
+use super::game::{fixed_point, squared_distance};
+use super::same_key::rows_of_documents;
+use super::{unfit, verdict};
+use crate::finding::{Finding, Section};
+use crate::subject::Subject;
+use crate::tools::matrix::Matrix;
+use crate::tools::neighbours::{Metric, nearest};
+use crate::tools::statistics::{area_under_curve, generator, sample};
+
+/// Suspects that are members, and as many that are not.
+const SUSPECTS: usize = 1_000;
+
+/// The false alarms at which members are counted.
+const FALSE_ALARMS: f64 = 0.01;
+
+/// The attack: `-min_j |f(x) - f_j|` for every suspect. `left_out` names, for each, a stored row that
+/// does not count.
+pub fn scores(suspects: &Matrix, stored: &Matrix, left_out: Option<&[usize]>) -> Vec<f64> {
+    if suspects.width() == 1 {
+        return scores_of_numbers(suspects.values(), stored.values(), left_out);
+    }
+    // Of the two nearest one is not the row left out. The distance is taken afresh: the expanded
+    // square that ranks them is not exact near zero.
+    let found = nearest(suspects, stored, 2, Metric::Distance);
+    let score = |(suspect, found): (usize, Vec<u32>)| {
+        let mut rows = found.into_iter().map(|row| row as usize);
+        let row = rows.find(|&row| left_out.is_none_or(|out| out[suspect] != row));
+        let distance = |row| squared_distance(suspects.row(suspect), stored.row(row)).sqrt();
+        row.map_or(f64::NEG_INFINITY, |row| -distance(row))
+    };
+    found.into_iter().enumerate().map(score).collect()
+}
+
+/// [`scores`] of one number a row, by sorting and bisection.
+fn scores_of_numbers(suspects: &[f64], stored: &[f64], left_out: Option<&[usize]>) -> Vec<f64> {
+    let mut sorted: Vec<usize> = (0..stored.len()).collect();
+    sorted.sort_by(|&a, &b| stored[a].total_cmp(&stored[b]));
+    let score = |(suspect, &own): (usize, &f64)| {
+        let allowed = |row: &&usize| left_out.is_none_or(|out| out[suspect] != **row);
+        let at = sorted.partition_point(|&row| stored[row] < own);
+        let below = sorted[..at].iter().rev().find(allowed);
+        let above = sorted[at..].iter().find(allowed);
+        let gaps = below.into_iter().chain(above).map(|&row| -(stored[row] - own).abs());
+        gaps.fold(f64::NEG_INFINITY, f64::max)
+    };
+    suspects.iter().enumerate().map(score).collect()
+}
+
+/// The share of members above the score that one outsider in a hundred exceeds.
+pub fn found_at_false_alarms(members: &[f64], outsiders: &[f64], share: f64) -> f64 {
+    if members.is_empty() || outsiders.is_empty() {
+        return 0.0;
+    }
+    let mut sorted = outsiders.to_vec();
+    sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+    let threshold = sorted[(share * sorted.len() as f64) as usize];
+    members.iter().filter(|&&score| score > threshold).count() as f64 / members.len() as f64
+}
+
+/// One way to look at the store.
+struct View {
+    name: &'static str,
+    /// Whether the server has it, or somebody with more would.
+    seen: bool,
+    /// Of all members, in their order.
+    stored: Matrix,
+    members: Matrix,
+    outsiders: Matrix,
+}
+
+/// Whether this collection's server can tell what is stored from what is not.
+///
+/// # Errors
+/// None so far.
+pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Section> {
+    const NAME: &str = "membership";
+    let mut section = Section::new(NAME, "Whether a known document is stored");
+    if let Some(note) = unfit(subject) {
+        section.notes.push(note);
+        return Ok(section);
+    }
+    let count = subject.vectors.rows();
+    let rows = rows_of_documents(&subject.documents, count);
+    let order: Vec<usize> = sample(count, count, &mut generator(subject.seed, 160))
+        .into_iter()
+        .filter(|&document| rows[document].is_some())
+        .collect();
+    if order.len() < 200 {
+        section.notes.push(format!(
+            "Not measured: of {} stored documents one false alarm in a hundred cannot be seen.",
+            order.len()
+        ));
+        return Ok(section);
+    }
+    let (members, outsiders) = order.split_at(order.len() / 2);
+    let suspects = SUSPECTS.min(members.len());
+    for view in views(subject, &rows, members, outsiders, suspects) {
+        progress(&format!("membership: {}", view.name));
+        // Suspected members are the first of the stored ones.
+        let own: Vec<usize> = (0..suspects).collect();
+        let outside = scores(&view.outsiders, &view.stored, None);
+        let inside = scores(&view.members, &view.stored, None);
+        let control = scores(&view.members, &view.stored, Some(&own));
+        let seen = if view.seen { "server" } else { "nobody" };
+        let setting = format!("view={},seen-by={seen}", view.name);
+        for (metric, value, chance) in [
+            ("auc", area_under_curve(&inside, &outside), 0.5),
+            (
+                "tpr_at_1_percent_fpr",
+                found_at_false_alarms(&inside, &outside, FALSE_ALARMS),
+                FALSE_ALARMS,
+            ),
+            ("auc_own_row_left_out", area_under_curve(&control, &outside), 0.5),
+        ] {
+            section.findings.push(
+                Finding::new(NAME, setting.clone(), metric, value)
+                    .chance(chance)
+                    .on(subject.seed, order.len()),
+            );
+        }
+    }
+    let seen = section.findings.iter().enumerate();
+    let seen = seen.filter(|(_, f)| f.metric == "auc" && f.setting.ends_with("seen-by=server"));
+    if let Some((at, best)) = seen.max_by(|(_, a), (_, b)| a.value.total_cmp(&b.value)) {
+        let note = format!(
+            "An attacker who has a document's vector and the model can tell whether it is stored: \
+             area under the curve {:.3} by {} (0.5 is chance). Keys do not hide it, because they \
+             keep norms.",
+            best.value, best.setting
+        );
+        section.verdict = Some(verdict(best.value, 0.5, 1.0));
+        section.headline = Some(at);
+        section.notes.push(note);
+    }
+    section.notes.extend([
+        "Half of the documents count as stored and half are kept out. The attacker is granted \
+         native vectors of suspects and, but for the raw store, the model (mean and basis). Keys \
+         stay unknown in the view norm; the view aligned grants all keys and is an upper bound."
+            .to_owned(),
+        "auc_own_row_left_out is the control: with each member's own row left out, members must \
+         look like outsiders."
+            .to_owned(),
+        "Views with seen-by=nobody are not on this server; they are for comparison.".to_owned(),
+    ]);
+    Ok(section)
+}
+
+fn views(
+    subject: &Subject,
+    rows: &[Option<usize>],
+    members: &[usize],
+    outsiders: &[usize],
+    suspects: usize,
+) -> Vec<View> {
+    let release = subject.release();
+    let view = |name, seen, stored: Matrix, native: &Matrix| View {
+        name,
+        seen,
+        stored,
+        members: native.select(&members[..suspects]),
+        outsiders: native.select(&outsiders[..suspects]),
+    };
+    let member_rows: Vec<usize> =
+        members.iter().map(|&member| rows[member].expect("members are stored")).collect();
+    let (prefixes, residuals) = (subject.prefixes(), subject.residuals());
+    // A fixed point is a power of two, which the sizes of norms give away.
+    let scale = fixed_point(&residuals, release, &subject.documents);
+    let mut norms = release.rows.select(&member_rows).norms();
+    norms.iter_mut().for_each(|norm| *norm /= scale);
+    let stored_prefixes = match &release.prefixes {
+        Some(stored) => stored.select(&member_rows),
+        None => prefixes.select(members),
+    };
+    let raw = &subject.vectors;
+    vec![
+        view("norm", true, Matrix::new(1, norms), &Matrix::new(1, residuals.norms())),
+        view("prefix", release.prefixes.is_some(), stored_prefixes, &prefixes),
+        view("aligned", false, residuals.select(members), &residuals),
+        view("raw", false, raw.select(members), raw),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::planted;
+    use super::*;
+    use crate::finding::Verdict;
+
+    fn value(section: &Section, view: &str, metric: &str) -> f64 {
+        let of = |f: &&Finding| f.setting.contains(&format!("view={view},")) && f.metric == metric;
+        section.findings.iter().find(of).unwrap().value
+    }
+
+    #[test]
+    fn members_are_told_by_norm_and_the_control_is_at_chance() {
+        let section = channel(&planted::subject(800, 16, 4, 8, 0.8, false), &|_| {}).unwrap();
+        for view in ["norm", "prefix", "aligned", "raw"] {
+            assert!(value(&section, view, "auc") > 0.99, "{view}");
+            assert!(value(&section, view, "tpr_at_1_percent_fpr") > 0.9, "{view}");
+            let control = value(&section, view, "auc_own_row_left_out");
+            assert!((control - 0.5).abs() < 0.07, "{view} {control}");
+        }
+        assert_eq!(section.verdict, Some(Verdict::Open));
+    }
+
+    #[test]
+    fn a_store_of_noise_says_nothing_of_membership() {
+        let mut subject = planted::subject(800, 16, 4, 8, 0.8, false);
+        subject.view.releases[0].rows = planted::normals(800, 12, 5);
+        let section = channel(&subject, &|_| {}).unwrap();
+        assert!((value(&section, "norm", "auc") - 0.5).abs() < 0.07);
+        assert!(value(&section, "norm", "tpr_at_1_percent_fpr") < 0.05);
+        assert_ne!(section.verdict, Some(Verdict::Open));
+    }
+
+    #[test]
+    fn scores_are_distances_to_the_nearest_row_that_counts() {
+        for width in [1, 3] {
+            let (suspects, stored) =
+                (planted::normals(40, width, 1), planted::normals(60, width, 2));
+            let out: Vec<usize> = (0..40).collect();
+            for left_out in [None, Some(out.as_slice())] {
+                let found = scores(&suspects, &stored, left_out);
+                for (suspect, &score) in found.iter().enumerate() {
+                    let expected = (0..60)
+                        .filter(|&row| left_out.is_none() || row != suspect)
+                        .map(|row| squared_distance(suspects.row(suspect), stored.row(row)).sqrt())
+                        .fold(f64::INFINITY, f64::min);
+                    assert!((score + expected).abs() < 1e-12, "{width} {suspect}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn members_are_counted_above_the_false_alarms() {
+        let outsiders: Vec<f64> = (0..100).map(f64::from).collect();
+        assert_eq!(found_at_false_alarms(&[98.5, 98.0, 200.0, 1.0], &outsiders, 0.01), 0.5);
+    }
+}

@@ -1,0 +1,60 @@
+//! Small collections for tests, with leaks of a known size.
+
+use shard_geometry::gaussian::Normals;
+
+use super::game::cells_of;
+use crate::subject::{KeyFamily, Subject, protect};
+use crate::tools::matrix::Matrix;
+use crate::tools::statistics::{generator, sample};
+use crate::view::ServerView;
+
+/// Standard normal numbers.
+pub(super) fn normals(rows: usize, width: usize, seed: u64) -> Matrix {
+    let mut matrix = Matrix::zeros(rows, width);
+    Normals::new(&mut generator(seed, 9)).fill(matrix.values_mut());
+    matrix
+}
+
+/// A collection whose coordinates are its vectors: standard normal in the prefix, of deviation
+/// `spread` in the residual, then scaled to unit length. As many cells as documents are micro-keys. Every third document gives
+/// a query near to it.
+pub(super) fn subject(
+    documents: usize,
+    width: usize,
+    public: usize,
+    cells: usize,
+    spread: f64,
+    public_routing: bool,
+) -> Subject {
+    let mut vectors = normals(documents, width, 40);
+    for row in 0..documents {
+        vectors.row_mut(row)[public..].iter_mut().for_each(|x| *x *= spread);
+    }
+    let vectors = vectors.normalised();
+    let mut rng = generator(41, 0);
+    let cells = if cells == documents {
+        (0..documents as u32).collect()
+    } else {
+        cells_of(&vectors.columns(0..public), cells, &mut rng).unwrap()
+    };
+    let order = sample(documents, documents, &mut rng);
+    let row_cells: Vec<u32> = order.iter().map(|&document| cells[document]).collect();
+    let residuals = vectors.columns(public..width).select(&order);
+    let mut release = protect(&residuals, &row_cells, KeyFamily::Orthogonal, &mut rng);
+    release.prefixes = public_routing.then(|| vectors.columns(0..public).select(&order));
+    let mut queries = vectors.select(&(0..documents).step_by(3).collect::<Vec<_>>());
+    let noise = normals(queries.rows(), width, 42);
+    queries.values_mut().iter_mut().zip(noise.values()).for_each(|(x, e)| *x += 0.05 * e);
+    Subject {
+        coordinates: vectors.clone(),
+        vectors,
+        public,
+        cells,
+        keys: KeyFamily::Orthogonal,
+        texts: None,
+        queries: Some(queries),
+        view: ServerView { releases: vec![release], requests: Vec::new() },
+        documents: order.into_iter().map(Some).collect(),
+        seed: 6,
+    }
+}
