@@ -8,7 +8,9 @@ use shard_client::{CellCount, Choice, LayoutChoice, Settings, TransformKind};
 use shard_rlwe::Objective;
 use shard_rlwe::slots::SlotsParameters;
 
+use crate::commands::audit::Audit;
 use crate::commands::bench::Bench;
+use crate::commands::reproduce::Reproduce;
 
 /// Private dense retrieval: the server ranks vectors it cannot read for queries it cannot see.
 #[derive(Parser)]
@@ -33,6 +35,10 @@ pub enum Command {
     Search(Search),
     /// Judge retrieval quality against raw exact search
     Eval(Eval),
+    /// Attack a vault's release, or somebody else's, and report what leaks
+    Audit(Audit),
+    /// Make the paper's tables from data at hand, ours beside the paper's figures
+    Reproduce(Reproduce),
     /// Say what a vault holds and how it is set up
     Status(Status),
     /// Measure what encrypted scoring costs on this machine

@@ -1,6 +1,7 @@
 //! The `shard` command: flags in, calls out, exit codes.
 //!
-//! Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage.
+//! Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage, 3 the
+//! thresholds of `shard audit --gate` are not met.
 
 mod args;
 mod commands;
@@ -29,7 +30,10 @@ fn main() -> ExitCode {
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             output::note(&format!("error: {}", output::one_line(&error)));
-            ExitCode::FAILURE
+            match error.is::<commands::audit::GateNotMet>() {
+                true => ExitCode::from(3),
+                false => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -42,6 +46,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Command::Ingest(ingest) => commands::ingest::run(&ingest, json),
         Command::Search(search) => commands::search::run(&search, json),
         Command::Eval(eval) => commands::eval::run(&eval, json),
+        Command::Audit(audit) => commands::audit::run(&audit, json),
+        Command::Reproduce(reproduce) => commands::reproduce::run(&reproduce, json),
         Command::Status(status) => commands::status::run(&status, json),
         Command::Bench { bench } => commands::bench::run(&bench, json),
         Command::Completions { shell } => commands::completions(shell),

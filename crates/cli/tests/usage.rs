@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 
 use support::{Desk, KEY, VAULT, refusal};
 
-const COMMANDS: [&str; 7] = ["demo", "init", "ingest", "search", "eval", "status", "completions"];
+const COMMANDS: [&str; 9] =
+    ["demo", "init", "ingest", "search", "eval", "audit", "reproduce", "status", "completions"];
 
 #[test]
 fn every_command_has_help() {

@@ -1,10 +1,12 @@
 //! One module a command.
 
+pub mod audit;
 pub mod bench;
 pub mod demo;
 pub mod eval;
 pub mod ingest;
 pub mod init;
+pub mod reproduce;
 pub mod search;
 pub mod status;
 

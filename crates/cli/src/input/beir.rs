@@ -24,9 +24,16 @@ pub struct Text {
     pub text: String,
 }
 
+impl Text {
+    /// The title and the body as one, as encoders are given them.
+    pub fn with_title(&self) -> String {
+        format!("{} {}", self.title, self.text).trim().to_owned()
+    }
+}
+
 #[derive(serde::Deserialize)]
 struct Record {
-    #[serde(rename = "_id")]
+    #[serde(rename = "_id", alias = "id")]
     id: Id,
     #[serde(default)]
     title: String,
@@ -50,6 +57,11 @@ pub(super) fn texts(reader: impl BufRead) -> Result<Vec<Text>> {
     let ids: Vec<String> = texts.iter().map(|text: &Text| text.id.clone()).collect();
     check_distinct(&ids, |row| places[row])?;
     Ok(texts)
+}
+
+/// Reads texts, decompressing a file whose name ends in `.gz`.
+pub fn read_texts(path: &Path) -> Result<Vec<Text>> {
+    texts(super::open_text(path)?).map_err(in_file(path))
 }
 
 /// Reads judgements, BEIR's three columns or TREC's four.

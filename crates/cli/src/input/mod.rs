@@ -30,7 +30,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow, bail};
 use flate2::bufread::MultiGzDecoder;
 
-pub use beir::{Text, read_qrels};
+pub use beir::{Text, read_qrels, read_texts};
 
 /// Column of a parquet file that holds the ids, unless told otherwise.
 pub const ID_COLUMN: &str = "id";

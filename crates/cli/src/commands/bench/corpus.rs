@@ -128,7 +128,8 @@ fn scale_to(vector: &mut [f64], norm: f64) {
     vector.iter_mut().for_each(|x| *x *= norm / length);
 }
 
-fn write_npy(path: &Path, vectors: &VectorSet) -> Result<()> {
+/// Writes vectors as 32-bit floats.
+pub fn write_npy(path: &Path, vectors: &VectorSet) -> Result<()> {
     let write = || -> std::io::Result<()> {
         let file = BufWriter::new(File::create(path)?);
         let mut writer = npyz::WriteOptions::new()

@@ -25,7 +25,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-pub use arguments::Bench;
+pub use arguments::{Bench, Rerank};
+pub use corpus::write_npy;
+pub use rerank::pooled;
 
 use crate::output::Output;
 

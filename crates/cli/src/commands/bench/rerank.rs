@@ -8,7 +8,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
+use serde_json::Value;
 use shard_client::{Answer, LayoutChoice, Searcher, Transport};
+use shard_geometry::VectorSet;
 use shard_protocol::{MessageKind, message_kind};
 
 use super::arguments::Rerank;
@@ -35,6 +37,23 @@ pub fn run(arguments: &Rerank, output: &Output<'_>) -> Result<()> {
     let report = measured.report(arguments, &owner);
     output.line(report::text(&report))?;
     output.result(&report)
+}
+
+/// Runs several sets of flags, which differ in the seed, on one corpus, and reports on all their
+/// searches together.
+pub fn pooled(runs: &[Rerank], documents: &VectorSet, queries: &VectorSet) -> Result<Value> {
+    let mut all = Run { trials: Vec::new(), once: Vec::new() };
+    let mut last = None;
+    for arguments in runs {
+        let corpus = Corpus { documents: documents.clone(), queries: queries.clone() };
+        let owner = Owner::of(arguments, corpus)?;
+        let run = on_threads(arguments.threads, || searches(&owner, arguments.trials))?;
+        all.trials.extend(run.trials);
+        all.once.extend(run.once);
+        last = Some((arguments, owner));
+    }
+    let (arguments, owner) = last.context("no searches to report on")?;
+    Ok(all.report(arguments, &owner))
 }
 
 /// The embedded server, and when it last began and ended to score.

@@ -1,0 +1,34 @@
+//! Rows for a program: one for every figure, under one roof with what they are about.
+
+use serde_json::{Value, json};
+
+use super::{Report, channels};
+use crate::finding::Section;
+
+/// The report as JSON: `metadata`, `sections` without their figures, and all figures in one flat
+/// list, each with channel, setting, metric, value, interval, chance, paper, seed and rows.
+pub fn report(report: &Report) -> Value {
+    json!({
+        "metadata": report.metadata,
+        "counts": report.counts(),
+        "sections": report.sections.iter().map(section).collect::<Vec<_>>(),
+        "findings": findings(&report.sections),
+    })
+}
+
+/// A section without its figures and plots. The headline is the place among its own figures.
+pub fn section(section: &Section) -> Value {
+    json!({
+        "name": section.name,
+        "title": section.title,
+        "comparison": !channels::scope(&section.name).is_own(),
+        "verdict": section.verdict,
+        "headline": section.headline,
+        "notes": section.notes,
+    })
+}
+
+/// All figures of some sections.
+pub fn findings(sections: &[Section]) -> Vec<Value> {
+    sections.iter().flat_map(|section| &section.findings).map(|finding| json!(finding)).collect()
+}

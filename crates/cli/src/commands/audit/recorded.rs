@@ -1,0 +1,59 @@
+//! What the server gets of sample queries: real requests to the server in this process, kept as
+//! bytes and read the way the server reads them.
+
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::Result;
+use shard_audit::view::SeenRequest;
+use shard_client::{Collection, SearchOptions, Searcher, Transport};
+use shard_geometry::VectorSet;
+use shard_protocol::{Limits, MessageKind, RerankRequest, RowBatch, message_kind};
+
+use crate::embedded::Embedded;
+use crate::output::progress;
+
+/// The embedded server, and every request to score that reached it.
+struct Recording {
+    server: Embedded,
+    requests: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Transport for Recording {
+    fn exchange(
+        &self,
+        message: Vec<u8>,
+    ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+        if message_kind(&message)? == MessageKind::RerankRequest {
+            self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(message.clone());
+        }
+        self.server.exchange(message)
+    }
+}
+
+/// Searches for every query and returns what the server could read of each request, rows by
+/// their place in the release.
+pub fn requests(
+    collection: &Collection,
+    release: &RowBatch,
+    queries: &VectorSet,
+) -> Result<Vec<SeenRequest>> {
+    let server = Embedded::serving(release.clone());
+    let searcher = Searcher::new(Recording { server, requests: Mutex::default() });
+    let bar = progress("searching", queries.rows());
+    for row in 0..queries.rows() {
+        searcher.search(collection, queries.row(row), &SearchOptions::default())?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let sent = searcher.transport().requests.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = |handle| {
+        let found = release.rows().binary_search_by_key(&handle, |row| row.handle);
+        found.expect("the server answered, so it has every row that was asked for")
+    };
+    let seen = |message: &Vec<u8>| -> Result<SeenRequest> {
+        let request = RerankRequest::decode(message, &Limits::default())?;
+        let handles = request.candidates().iter().flat_map(|(_, rows)| rows);
+        Ok(SeenRequest { candidates: handles.map(|&handle| place(handle)).collect() })
+    };
+    sent.iter().map(seen).collect()
+}

@@ -1,0 +1,151 @@
+//! `shard audit` from outside: what it writes, what it refuses, and its exit codes.
+
+mod support;
+
+use std::fs;
+
+use serde_json::Value;
+use support::{Desk, KEY, VAULT, parsed, random_rows};
+
+const AUDIT: [&str; 6] = ["audit", VAULT, "--key-file", KEY, "--only", "shape"];
+
+/// A vault of 120 documents of width 16 in six cells.
+fn desk() -> Desk {
+    Desk::with_vault("6", &random_rows(120, 16, 1))
+}
+
+fn audit(desk: &Desk, flags: &[&str]) -> Value {
+    parsed(&desk.succeeds(&[&AUDIT[..], flags, &["--json", "-"]].concat()))
+}
+
+/// The value of a metric.
+fn figure(report: &Value, metric: &str) -> f64 {
+    let findings = report["findings"].as_array().expect("a list of figures");
+    let found = findings.iter().find(|finding| finding["metric"] == metric);
+    found.and_then(|finding| finding["value"].as_f64()).unwrap_or_else(|| panic!("no {metric}"))
+}
+
+#[test]
+fn the_report_is_written_as_a_page_and_as_rows() {
+    let desk = desk();
+    let text = desk.succeeds(&AUDIT);
+    assert!(text.contains("shape") && text.contains("reduced"), "{text}");
+    let page = fs::read_to_string(desk.path("audit/audit.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("What the server sees"), "{page}");
+    let report = parsed(&fs::read_to_string(desk.path("audit/audit.json")).unwrap());
+    assert_eq!(report["metadata"]["documents"], 120);
+    assert_eq!(report["metadata"]["width"], 16);
+    assert_eq!(report["metadata"]["seed"], 2026);
+    assert_eq!(report["sections"][0]["name"], "shape");
+    let fields =
+        ["channel", "setting", "metric", "value", "ci95", "chance", "paper", "seed", "rows"];
+    for finding in report["findings"].as_array().expect("a list of figures") {
+        assert!(fields.iter().all(|field| finding.get(field).is_some()), "{finding}");
+    }
+    assert_eq!(figure(&report, "keys"), 6.0);
+}
+
+#[test]
+fn canaries_are_counted_as_the_server_counts_them() {
+    let report = audit(&desk(), &[]);
+    // The server cannot tell a canary from a document, so there are more rows than documents.
+    assert!(figure(&report, "stored_rows") > 120.0);
+    assert_eq!(report["metadata"]["rows"], 120);
+}
+
+#[test]
+fn a_sample_is_of_whole_cells_and_says_so() {
+    let desk = desk();
+    let report = audit(&desk, &["--sample", "60"]);
+    let rows = report["metadata"]["rows"].as_u64().expect("a number");
+    assert!((1..=60).contains(&rows), "{rows}");
+    assert!(figure(&report, "keys") < 6.0);
+    let notes = report["metadata"]["notes"].to_string();
+    assert!(notes.contains("of 120 documents"), "{notes}");
+}
+
+#[test]
+fn queries_and_texts_are_taken_along() {
+    let desk = desk();
+    desk.npy("queries.npy", &random_rows(5, 16, 2));
+    let texts: String =
+        (0..120).map(|row| format!("{{\"id\": {row}, \"text\": \"document {row}\"}}\n")).collect();
+    desk.write("texts.jsonl", &texts);
+    let report = audit(&desk, &["--queries", "queries.npy", "--texts", "texts.jsonl"]);
+    assert_eq!(report["metadata"]["queries"], 5);
+    assert_eq!(report["metadata"]["notes"], serde_json::json!([]));
+    desk.write("texts.jsonl", texts.lines().next().unwrap());
+    let with_texts = [&AUDIT[..], &["--texts", "texts.jsonl"]].concat();
+    desk.refused(&with_texts, &["texts.jsonl", "no text for document \"1\""]);
+    desk.npy("wide.npy", &random_rows(5, 17, 2));
+    desk.refused(&[&AUDIT[..], &["--queries", "wide.npy"]].concat(), &["width 17"]);
+}
+
+#[test]
+fn the_gate_is_an_exit_code() {
+    let desk = desk();
+    let run = |policy: &str| {
+        desk.write("policy.toml", policy);
+        let arguments = [&AUDIT[..], &["--gate", "policy.toml"]].concat();
+        desk.shard(&arguments).output().expect("shard starts")
+    };
+    let met = run("[verdict]\nshape = \"reduced\"");
+    assert_eq!(met.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&met.stdout).contains("pass"));
+    let missed = run("[[rule]]\nchannel = \"shape\"\nmetric = \"keys\"\nmin = 64");
+    assert_eq!(missed.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&missed.stdout).contains("FAIL"));
+    assert!(String::from_utf8_lossy(&missed.stderr).contains("1 of 1 conditions"));
+}
+
+#[test]
+fn a_gate_that_checks_nothing_is_refused() {
+    let desk = desk();
+    let gate = [&AUDIT[..], &["--gate", "policy.toml"]].concat();
+    let cases = [
+        ("[verdict]\nshpae = \"reduced\"", "\"shpae\""),
+        ("[[rule]]\nchannel = \"shape\"\nmetric = \"kyes\"\nmax = 1", "kyes"),
+        ("", "no rule"),
+        ("rule", "line 1"),
+    ];
+    for (policy, reason) in cases {
+        desk.write("policy.toml", policy);
+        let output = desk.shard(&gate).output().expect("shard starts");
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{complaint}");
+        assert!(complaint.contains(reason) && complaint.lines().count() == 1, "{complaint}");
+    }
+}
+
+#[test]
+fn vectors_of_somebody_else_are_audited_against_their_originals() {
+    let desk = Desk::new();
+    desk.npy("originals.npy", &random_rows(50, 12, 1));
+    desk.npy("protected.npy", &random_rows(50, 8, 2));
+    let foreign = ["audit", "--release", "protected.npy", "--originals", "originals.npy"];
+    let flags = ["--only", "shape", "--json", "-"];
+    let report = parsed(&desk.succeeds(&[&foreign[..], &flags[..]].concat()));
+    assert_eq!(figure(&report, "pairs_sharing_a_key"), 1.0);
+    assert_eq!(report["metadata"]["stored_width"], 8);
+    assert!(report["metadata"]["notes"].to_string().contains("first 8 principal coordinates"));
+    desk.npy("protected.npy", &random_rows(49, 8, 2));
+    desk.refused(&foreign, &["protected.npy", "expected 50 rows", "found 49"]);
+}
+
+#[test]
+fn wrong_usage_is_told_before_anything_is_opened() {
+    let desk = Desk::new();
+    let cases: [(&[&str], &str); 4] = [
+        (&["audit"], "VAULT"),
+        (&["audit", VAULT, "--only", "shapes"], "shapes"),
+        (&["audit", "--release", "protected.npy"], "--originals"),
+        (&["reproduce", "everything", "--data", "."], "everything"),
+    ];
+    for (arguments, mistake) in cases {
+        let output = desk.shard(arguments).output().expect("shard starts");
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {complaint}");
+        assert!(complaint.contains(mistake), "{complaint}");
+    }
+    desk.refused(&["reproduce", "claims", "--data", "."], &["docs.npy", "scifact"]);
+}
