@@ -26,16 +26,18 @@
 //! | [`transform`] | keyed orthogonal maps: [`OrthogonalKey`], [`StructuredKey`] |
 //! | [`score`] | exact inner products and the top k |
 //! | [`route`] | shortlists: [`FlatRouter`], [`InvertedRouter`] |
+//! | [`pq`] | product quantisation, which the foils publish: [`ProductQuantizer`] |
 //! | [`mod@tune`] | prefix width and shortlist length from a held-out sample |
 //!
 //! # Non-goals
 //! No I/O, no network, no cryptography: key material arrives as a stream of random words from the caller. No
-//! approximate graph indexes. No quantisation.
+//! approximate graph indexes.
 
 pub mod cells;
 pub mod gaussian;
 mod kernel;
 pub mod pca;
+pub mod pq;
 mod random;
 pub mod route;
 pub mod score;
@@ -47,6 +49,7 @@ pub mod vectors;
 
 pub use cells::{CellLists, Cells, CellsError};
 pub use pca::{Pca, PcaError};
+pub use pq::{ProductQuantizer, QuantizedMetric, QuantizedRows, QuantizerError};
 pub use route::{FlatRouter, InvertedRouter, RouteError};
 pub use score::{Ranked, dot_f64, exact_scores, exact_top_k, exact_top_k_f64, top_k};
 pub use split::{Split, SplitError};

@@ -1,1 +1,26 @@
 //! Other ways to protect vectors: what Shard is compared with.
+//!
+//! - [`foil`], [`protected`]: the foils by name; protecting, searching and releasing under one;
+//! - [`encrypted`]: scoring rows under one key with an encrypted query;
+//! - [`gaussian`], [`mills`]: the calibrated Gaussian release and the arithmetic of its tails;
+//! - [`native`]: linking released rows to vectors that the attacker already has;
+//! - [`pq_codes`], [`frontier`], [`sigma_rec`]: channels of the audit;
+//! - [`utility`], [`gaussian_release`], and the tables of [`pq_codes`]: the paper's.
+
+pub mod encrypted;
+pub mod foil;
+pub mod frontier;
+pub mod gaussian;
+pub mod gaussian_release;
+mod measure;
+pub mod mills;
+pub mod native;
+pub mod pq_codes;
+pub mod protected;
+#[cfg(test)]
+mod sample;
+pub mod sigma_rec;
+pub mod utility;
+
+pub use foil::Foil;
+pub use protected::{CANDIDATES, Codes, Protected, Run, Stored, evaluate_foil};

@@ -1,0 +1,176 @@
+//! What the tables and channels of this folder share: Shard without its keys, rankings by name,
+//! shares of neighbours found.
+
+use anyhow::{Result, ensure};
+use rayon::prelude::*;
+use shard_geometry::{FlatRouter, Pca, VectorSet, top_k};
+
+use super::protected::Run;
+use crate::subject::{Corpus, coordinates};
+use crate::tools::matrix::Matrix;
+use crate::tools::neighbours::{Metric, nearest_allowed};
+
+/// The seed of the paper's tables.
+pub(super) const SEED: u64 = 2026;
+
+/// Documents ranked for a query: Recall@100 looks no further.
+pub(super) const DEPTH: usize = 100;
+
+/// Candidates of Shard in the paper's tables of utility.
+pub(super) const SHARD_CANDIDATES: usize = 200;
+
+/// Scores are rounded to this grid, so that rows that tie in exact arithmetic tie here.
+const SCORE_GRID: f64 = 1.0 / (1_u64 << 40) as f64;
+
+/// Shard as it ranks, without keys and encryption: both cancel in every score.
+pub(super) struct PlainShard {
+    pub(super) pca: Pca,
+    pub(super) coordinates: Matrix,
+    public: usize,
+    prefixes: Vec<f32>,
+}
+
+impl PlainShard {
+    /// The collection's model with a prefix of `public` coordinates.
+    pub(super) fn fit(vectors: &VectorSet, public: usize) -> Result<Self> {
+        ensure!((1..=vectors.width()).contains(&public), "a prefix of {public} coordinates");
+        let pca = Pca::fit(vectors)?;
+        let coordinates = coordinates(&pca, vectors);
+        let prefixes = coordinates.iter().flat_map(|row| &row[..public]).map(|&x| x as f32);
+        let prefixes = prefixes.collect();
+        Ok(Self { pca, coordinates, public, prefixes })
+    }
+
+    /// The prefixes of all documents, as they are routed by.
+    pub(super) fn prefixes(&self) -> &[f32] {
+        &self.prefixes
+    }
+
+    /// The rows whose centred prefix is nearest to the query's, for every query.
+    pub(super) fn shortlists(
+        &self,
+        queries: &VectorSet,
+        candidates: usize,
+    ) -> Result<Vec<Vec<u32>>> {
+        let centred: Vec<f32> = (0..queries.rows())
+            .into_par_iter()
+            .flat_map_iter(|row| {
+                let mut centred = self.pca.centred(queries.row(row));
+                centred.truncate(self.public);
+                centred.into_iter().map(|x| x as f32)
+            })
+            .collect();
+        Ok(FlatRouter::new(self.public, &self.prefixes)?.shortlist(&centred, candidates)?)
+    }
+
+    /// The best `depth` of each shortlist by `<u_q, u_i> + <r_q, r_i>`, the query uncentred.
+    pub(super) fn search(
+        &self,
+        queries: &VectorSet,
+        candidates: usize,
+        depth: usize,
+    ) -> Result<Vec<Vec<u32>>> {
+        let shortlists = self.shortlists(queries, candidates)?;
+        let rank = |(row, shortlist): (usize, &Vec<u32>)| {
+            let query = self.pca.uncentred(queries.row(row));
+            let scores = shortlist.iter().map(|&row| {
+                let terms = query.iter().zip(self.coordinates.row(row as usize));
+                let score: f64 = terms.map(|(q, x)| q * x).sum();
+                (row, (score / SCORE_GRID).round() * SCORE_GRID)
+            });
+            top_k(scores, depth).iter().map(|hit| hit.row).collect()
+        };
+        Ok(shortlists.par_iter().enumerate().map(rank).collect())
+    }
+}
+
+/// Ranked rows under the names of a corpus.
+pub(super) fn named(corpus: &Corpus, rankings: &[Vec<u32>]) -> Run {
+    let names =
+        |rows: &Vec<u32>| rows.iter().map(|&row| corpus.ids[row as usize].clone()).collect();
+    corpus.query_ids.iter().cloned().zip(rankings.iter().map(names)).collect()
+}
+
+/// The `k` nearest other rows of each probe, by distance. Distances survive centring and rotation,
+/// so what is near in the whole space and in a part of it is asked in the same way.
+pub(super) fn other_neighbours(rows: &Matrix, probes: &[usize], k: usize) -> Vec<Vec<u32>> {
+    let queries = rows.select(probes);
+    nearest_allowed(&queries, rows, k, Metric::Distance, |probe, row| probes[probe] != row)
+}
+
+/// For every probe the share of `truth` that is in `found`.
+pub(super) fn shares(truth: &[Vec<u32>], found: &[Vec<u32>]) -> Vec<f64> {
+    let share = |(truth, found): (&Vec<u32>, &Vec<u32>)| {
+        let shared = truth.iter().filter(|row| found.contains(row)).count();
+        if truth.is_empty() { 0.0 } else { shared as f64 / truth.len() as f64 }
+    };
+    truth.iter().zip(found).map(share).collect()
+}
+
+/// The cosine of every row with the same row of another matrix; zero where either is zero.
+pub(super) fn cosines(rows: &Matrix, others: &Matrix) -> Vec<f64> {
+    let (norms, lengths) = (rows.norms(), others.norms());
+    let cosine = |row: usize| {
+        let product: f64 = rows.row(row).iter().zip(others.row(row)).map(|(x, y)| x * y).sum();
+        let length = norms[row] * lengths[row];
+        if length > 0.0 { product / length } else { 0.0 }
+    };
+    (0..rows.rows()).map(cosine).collect()
+}
+
+/// Some rows as a set of vectors.
+pub(super) fn vectors_of(rows: &Matrix) -> Result<VectorSet> {
+    let values = rows.values().iter().map(|&x| x as f32).collect();
+    Ok(VectorSet::new(rows.width(), values)?)
+}
+
+/// Some rows of a set.
+pub(super) fn select(vectors: &VectorSet, rows: &[usize]) -> Result<VectorSet> {
+    let values = rows.iter().flat_map(|&row| vectors.row(row)).copied().collect();
+    Ok(VectorSet::new(vectors.width(), values)?)
+}
+
+/// The corpus with the most documents, of this encoder if it has any.
+pub(super) fn largest<'c>(corpora: &'c [Corpus], encoder: &str) -> Option<&'c Corpus> {
+    corpora.iter().max_by_key(|corpus| (corpus.encoder == encoder, corpus.vectors.rows()))
+}
+
+/// Corpora with judgements that people made; those of `wiki100k` are derived.
+pub(super) fn judged(corpora: &[Corpus]) -> impl Iterator<Item = &Corpus> {
+    corpora.iter().filter(|corpus| !corpus.qrels.is_empty() && corpus.name != "wiki100k")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::foils::sample::mixture;
+    use shard_geometry::exact_top_k;
+
+    #[test]
+    fn shard_with_every_row_as_candidate_ranks_as_exact_search_does() {
+        let (vectors, queries) = (mixture(120, 12, 1), mixture(6, 12, 2));
+        let shard = PlainShard::fit(&vectors, 3).unwrap();
+        let found = shard.search(&queries, 120, 20).unwrap();
+        for (row, found) in found.iter().enumerate() {
+            let exact = exact_top_k(&vectors, queries.row(row), 20).unwrap();
+            assert_eq!(found, &exact.iter().map(|hit| hit.row).collect::<Vec<_>>());
+        }
+        let short = shard.search(&queries, 5, 20).unwrap();
+        assert!(short.iter().all(|rows| rows.len() == 5));
+        assert!(PlainShard::fit(&vectors, 0).is_err());
+    }
+
+    #[test]
+    fn neighbours_leave_the_probe_out_and_shares_count_per_probe() {
+        let rows = Matrix::new(1, vec![0.0, 1.0, 1.5, 9.0]);
+        assert_eq!(other_neighbours(&rows, &[3, 1], 2), [[2, 1], [2, 0]]);
+        assert_eq!(shares(&[vec![1, 2], vec![3, 4]], &[vec![2, 1], vec![5, 4]]), [1.0, 0.5]);
+    }
+
+    #[test]
+    fn cosines_pair_rows() {
+        let rows = Matrix::new(2, vec![3.0, 4.0, 0.0, 0.0, 1.0, 0.0]);
+        let others = Matrix::new(2, vec![6.0, 8.0, 1.0, 0.0, 0.0, 2.0]);
+        assert_eq!(cosines(&rows, &others), [1.0, 0.0, 0.0]);
+    }
+}

@@ -1,0 +1,328 @@
+//! A collection under a foil: what the server stores, what the client keeps, and searches.
+
+use anyhow::{Context, Result};
+use rayon::prelude::*;
+use shard_geometry::gaussian::Normals;
+use shard_geometry::{
+    OrthogonalKey, Pca, ProductQuantizer, QuantizedMetric, QuantizedRows, Ranked, VectorSet,
+    check_vector, exact_top_k, exact_top_k_f64, top_k,
+};
+
+use super::encrypted::Operands;
+use super::foil::Foil;
+use super::gaussian;
+use crate::tools::matrix::Matrix;
+use crate::tools::statistics::generator;
+use crate::view::Release;
+
+/// Candidates that `global` scores, as in the paper.
+pub const CANDIDATES: usize = 40;
+
+/// Coordinates that one code of `global` stands for: `M = k/4`.
+const GLOBAL_PART: usize = 4;
+
+/// Coordinates that one code of `pq-only` stands for.
+const PQ_ONLY_PART: usize = 8;
+
+/// Bits of a code where there are rows enough to train them.
+const CODE_BITS: u32 = 8;
+
+/// Rows that are projected together.
+const BLOCK_ROWS: usize = 1024;
+
+/// Streams of random words, by use.
+const ROTATION: u64 = 1;
+const CODEBOOKS: u64 = 2;
+const PROJECTION: u64 = 3;
+
+/// Public codes of stored rows.
+#[derive(Clone, Debug)]
+pub struct Codes {
+    /// The codebooks.
+    pub quantizer: ProductQuantizer,
+    /// The codes, in row order.
+    pub rows: QuantizedRows,
+}
+
+impl Codes {
+    /// Codes of these rows, for parts of `part` coordinates, of as many bits as there are rows to
+    /// train, at most [`CODE_BITS`].
+    fn train(rows: &VectorSet, part: usize, seed: u64) -> Result<Self> {
+        let bits = CODE_BITS.min(rows.rows().ilog2());
+        let quantizer = ProductQuantizer::train(
+            rows,
+            (rows.width() / part).max(1),
+            bits,
+            &mut generator(seed, CODEBOOKS),
+        )
+        .context("training the codebooks")?;
+        let rows = quantizer.encode(rows)?;
+        Ok(Self { quantizer, rows })
+    }
+
+    /// The rows that the codes stand for: all that codes and codebooks tell.
+    pub fn decode(&self) -> Matrix {
+        let rows = self.quantizer.decode(&self.rows).expect("codes of these codebooks");
+        Matrix::from_vectors(&rows)
+    }
+}
+
+/// What the server stores, in row order.
+#[derive(Clone, Debug)]
+pub enum Stored {
+    /// Rows in the clear.
+    Rows(VectorSet),
+    /// Rows in fixed point for encrypted scoring, and their public codes.
+    Scored {
+        /// `v'`.
+        operands: Operands,
+        /// Of `v'`.
+        codes: Codes,
+    },
+    /// Codes alone.
+    Codes(Codes),
+}
+
+/// What the client keeps.
+enum Kept {
+    Nothing,
+    /// The first `key.width()` principal coordinates, rotated.
+    Rotation {
+        pca: Pca,
+        key: OrthogonalKey,
+    },
+    /// The rows of a projection.
+    Projection(Matrix),
+}
+
+/// A protected collection.
+pub struct Protected {
+    foil: Foil,
+    stored: Stored,
+    kept: Kept,
+}
+
+/// Keys print as nothing.
+impl std::fmt::Debug for Protected {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Protected({})", self.foil)
+    }
+}
+
+impl Foil {
+    /// Protects vectors. The same seed gives the same keys, codebooks and noise.
+    ///
+    /// `global` keeps `k = d/2` coordinates, rounded down to whole parts of four.
+    ///
+    /// # Errors
+    /// When there are too few rows for codebooks (16), or the budget is none.
+    pub fn protect(&self, vectors: &VectorSet, seed: u64) -> Result<Protected> {
+        let width = vectors.width();
+        let half = (width / 2).max(1);
+        let (stored, kept) = match *self {
+            Self::Raw => (Stored::Rows(vectors.clone()), Kept::Nothing),
+            Self::Gaussian { epsilon } => {
+                let sigma = gaussian::calibrate(epsilon, gaussian::DELTA, gaussian::SENSITIVITY)?;
+                (Stored::Rows(gaussian::release(vectors, sigma, seed)), Kept::Nothing)
+            }
+            Self::Global => {
+                let (pca, key, rows) = rotate(vectors, whole_parts(half, GLOBAL_PART), seed)?;
+                let codes = Codes::train(&rows, GLOBAL_PART.min(rows.width()), seed)?;
+                let stored = Stored::Scored { operands: Operands::quantise(&rows)?, codes };
+                (stored, Kept::Rotation { pca, key })
+            }
+            Self::PqOnly => {
+                let (pca, key, rows) = rotate(vectors, whole_parts(width, PQ_ONLY_PART), seed)?;
+                let codes = Codes::train(&rows, PQ_ONLY_PART.min(rows.width()), seed)?;
+                (Stored::Codes(codes), Kept::Rotation { pca, key })
+            }
+            Self::GaussianProjection => {
+                let mut rng = generator(seed, PROJECTION);
+                let mut normals = Normals::new(&mut rng);
+                let scale = (1.0 / half as f64).sqrt();
+                let entries = (0..half * width).map(|_| scale * normals.draw()).collect();
+                project(vectors, Matrix::new(width, entries))
+            }
+            Self::OrthogonalProjection => {
+                let key = OrthogonalKey::sample(width, &mut generator(seed, PROJECTION));
+                let mut entries = key.dense();
+                entries.truncate(half * width);
+                project(vectors, Matrix::new(width, entries))
+            }
+        };
+        Ok(Protected { foil: *self, stored, kept })
+    }
+}
+
+/// The largest width up to `width` that is cut into whole parts; one smaller part if there is none.
+fn whole_parts(width: usize, part: usize) -> usize {
+    if width < part { width } else { width - width % part }
+}
+
+/// `R V_k^T (x - mu)` of every row.
+pub(super) fn rotate(
+    vectors: &VectorSet,
+    kept: usize,
+    seed: u64,
+) -> Result<(Pca, OrthogonalKey, VectorSet)> {
+    let pca = Pca::fit(vectors)?;
+    let key = OrthogonalKey::sample(kept, &mut generator(seed, ROTATION));
+    let width = vectors.width();
+    let blocks = vectors.values().chunks(BLOCK_ROWS * width);
+    let values: Vec<f32> = blocks
+        .flat_map(|rows| {
+            let mut coordinates = vec![0.0; rows.len()];
+            pca.project_rows(rows, &mut coordinates);
+            let first = coordinates.chunks_exact(width).flat_map(|row| &row[..kept]);
+            let mut first: Vec<f64> = first.copied().collect();
+            key.apply_many(&mut first);
+            first.into_iter().map(|x| x as f32)
+        })
+        .collect();
+    Ok((pca, key, VectorSet::new(kept, values)?))
+}
+
+fn project(vectors: &VectorSet, projection: Matrix) -> (Stored, Kept) {
+    let rows = Matrix::from_vectors(vectors).times_transposed(&projection);
+    let values = rows.values().iter().map(|&x| x as f32).collect();
+    let rows = VectorSet::new(projection.rows(), values).expect("projected rows are finite");
+    (Stored::Rows(rows), Kept::Projection(projection))
+}
+
+impl Protected {
+    /// Which foil it is.
+    pub fn foil(&self) -> Foil {
+        self.foil
+    }
+
+    /// What the server stores.
+    pub fn stored(&self) -> &Stored {
+        &self.stored
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        match &self.stored {
+            Stored::Rows(rows) => rows.rows(),
+            Stored::Scored { codes, .. } | Stored::Codes(codes) => codes.rows.rows(),
+        }
+    }
+
+    /// What the server would have, for an attack: one key for all, in row order. Codes alone are the
+    /// rows that they stand for.
+    pub fn release(&self) -> Release {
+        let rows = match &self.stored {
+            Stored::Rows(rows) => Matrix::from_vectors(rows),
+            Stored::Scored { operands, .. } => {
+                let values = operands.iter().flatten().map(|&z| f64::from(z) * operands.unit());
+                Matrix::new(operands.width(), values.collect())
+            }
+            Stored::Codes(codes) => codes.decode(),
+        };
+        Release { cells: vec![0; rows.rows()], rows, prefixes: None }
+    }
+
+    /// The best `k` rows for a query, as a user of the foil would have them: `global` takes
+    /// `candidates` rows from its codes and scores them under encryption, the others rank all rows.
+    ///
+    /// # Errors
+    /// When the query has another width or a value that is not finite, or the operating system gives
+    /// no randomness.
+    pub fn search(&self, query: &[f32], k: usize, candidates: usize) -> Result<Vec<Ranked>> {
+        self.rank(query, k, candidates, |operands, query, rows| {
+            Ok(operands.encrypted_scores(query, rows)?.rounded())
+        })
+    }
+
+    /// The same without encryption: what the encrypted search is compared with.
+    ///
+    /// # Errors
+    /// When the query has another width or a value that is not finite.
+    pub fn search_in_the_clear(
+        &self,
+        query: &[f32],
+        k: usize,
+        candidates: usize,
+    ) -> Result<Vec<Ranked>> {
+        self.rank(query, k, candidates, |operands, query, rows| Ok(operands.scores(query, rows)))
+    }
+
+    fn rank(
+        &self,
+        query: &[f32],
+        k: usize,
+        candidates: usize,
+        score: impl Fn(&Operands, &[f64], &[u32]) -> Result<Vec<f64>>,
+    ) -> Result<Vec<Ranked>> {
+        match (&self.stored, &self.kept) {
+            (Stored::Rows(rows), Kept::Projection(projection)) => {
+                check_vector(projection.width(), query)?;
+                let query = Matrix::new(query.len(), query.iter().map(|&q| f64::from(q)).collect());
+                Ok(exact_top_k_f64(rows, query.times_transposed(projection).values(), k)?)
+            }
+            (Stored::Rows(rows), _) => Ok(exact_top_k(rows, query, k)?),
+            (Stored::Codes(codes), Kept::Rotation { pca, key }) => {
+                check_vector(pca.width(), query)?;
+                let query = single(&turn(key, pca.uncentred(query)));
+                let metric = QuantizedMetric::InnerProduct;
+                Ok(codes.quantizer.shortlist(&codes.rows, &query, metric, k)?)
+            }
+            (Stored::Scored { operands, codes }, Kept::Rotation { pca, key }) => {
+                check_vector(pca.width(), query)?;
+                // The router is centred, the scoring query is not: the paper's correction.
+                let router = single(&turn(key, pca.centred(query)));
+                let metric = QuantizedMetric::Distance;
+                let shortlist =
+                    codes.quantizer.shortlist(&codes.rows, &router, metric, candidates.max(1))?;
+                let rows: Vec<u32> = shortlist.iter().map(|hit| hit.row).collect();
+                let scores = score(operands, &turn(key, pca.uncentred(query)), &rows)?;
+                Ok(top_k(rows.into_iter().zip(scores), k))
+            }
+            (Stored::Codes(_) | Stored::Scored { .. }, _) => {
+                unreachable!("codes are of rotated rows")
+            }
+        }
+    }
+}
+
+/// `R` times the first coordinates.
+fn turn(key: &OrthogonalKey, mut coordinates: Vec<f64>) -> Vec<f64> {
+    coordinates.truncate(key.width());
+    key.apply(&mut coordinates);
+    coordinates
+}
+
+fn single(values: &[f64]) -> Vec<f32> {
+    values.iter().map(|&x| x as f32).collect()
+}
+
+/// Rankings by name, query by query: what [`evaluate`](crate::quality::evaluate) takes.
+pub type Run = Vec<(String, Vec<String>)>;
+
+/// Searches with every query and names what was found. `progress` hears of each query.
+///
+/// # Errors
+/// As [`Protected::search`].
+///
+/// # Panics
+/// When there is not a name for each query.
+pub fn evaluate_foil(
+    protected: &Protected,
+    queries: &VectorSet,
+    query_ids: &[String],
+    name: &(dyn Fn(u32) -> String + Sync),
+    depth: usize,
+    candidates: usize,
+    progress: &(dyn Fn() + Sync),
+) -> Result<Run> {
+    assert_eq!(queries.rows(), query_ids.len(), "a name for each query");
+    let search = |(row, id): (usize, &String)| {
+        let hits = protected.search(queries.row(row), depth, candidates)?;
+        progress();
+        Ok((id.clone(), hits.iter().map(|hit| name(hit.row)).collect()))
+    };
+    query_ids.par_iter().enumerate().map(search).collect()
+}
+
+#[cfg(test)]
+mod tests;
