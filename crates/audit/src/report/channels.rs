@@ -3,8 +3,12 @@
 use anyhow::{Context, Result};
 
 use super::shape;
+use crate::alignment::{partial, procrustes, reference, structured, unsupervised};
 use crate::finding::Section;
+use crate::foils::{frontier, pq_codes, sigma_rec};
+use crate::linkage::{candidates, churn, membership, prefix, releases, same_key};
 use crate::subject::Subject;
+use crate::text;
 
 /// Measures one channel. The callback hears what is being done.
 pub type Run = fn(&Subject, &dyn Fn(&str)) -> Result<Section>;
@@ -56,7 +60,25 @@ impl Channel {
 }
 
 /// Every channel, in the order of the report. docs/AUDIT.md explains each.
-pub const CHANNELS: &[Channel] = &[Channel::any("shape", shape::channel)];
+pub const CHANNELS: &[Channel] = &[
+    Channel::any("shape", shape::channel),
+    Channel::any("same-key-neighbours", same_key::channel),
+    Channel::shard("prefix", prefix::channel),
+    Channel::shard("prefix-lookup", reference::prefix_channel),
+    Channel::any("partial-alignment", partial::channel),
+    Channel::any("reference-lookup", reference::channel),
+    Channel::any("unsupervised-alignment", unsupervised::channel),
+    Channel::shard("structured-keys", structured::channel),
+    Channel::shard("release-linkage", releases::channel),
+    Channel::shard("release-churn", churn::channel),
+    Channel::shard("request-leakage", candidates::channel),
+    Channel::any("membership", membership::channel),
+    Channel::any("text-inversion", text::channel),
+    Channel::foil("global-procrustes", procrustes::channel),
+    Channel::foil("pq-codes", pq_codes::channel),
+    Channel::foil("sigma-rec", sigma_rec::channel),
+    Channel::foil("frontier", frontier::channel),
+];
 
 /// The channel of a name.
 pub fn find(name: &str) -> Option<&'static Channel> {

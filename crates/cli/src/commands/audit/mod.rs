@@ -15,13 +15,13 @@ use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::json;
 use shard_audit::finding::Section;
 use shard_audit::report::gate::{Outcome, Policy};
 use shard_audit::report::{self, Metadata, Report, channels, figure, page, plot};
 use shard_audit::subject::Subject;
-use shard_audit::tools::matrix::Matrix;
+use shard_audit::text;
 use shard_geometry::VectorSet;
 
 pub use arguments::Audit;
@@ -117,7 +117,7 @@ fn metadata(audited: &Audited, seed: u64) -> Metadata {
 
 /// Writes the attacker's vectors as `.npy`, for other programs to invert.
 fn export_views(subject: &Subject, directory: &Path) -> Result<()> {
-    let views = views(subject)?;
+    let views = text::export_views(subject)?;
     fs::create_dir_all(directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
     for (name, rows) in views {
@@ -126,11 +126,6 @@ fn export_views(subject: &Subject, directory: &Path) -> Result<()> {
         write_npy(&directory.join(name).with_extension("npy"), &vectors)?;
     }
     Ok(())
-}
-
-/// What an attacker has of some rows, by what they know.
-fn views(_subject: &Subject) -> Result<Vec<(String, Matrix)>> {
-    bail!("there are no views to write")
 }
 
 /// Leaves `audit.json`, `audit.html` and the plots in a directory.

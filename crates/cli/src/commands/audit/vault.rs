@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use shard_audit::foils::Foil;
 use shard_audit::subject::{KeyFamily, Subject, coordinates};
 use shard_audit::tools::matrix::Matrix;
 use shard_audit::view::Release;
@@ -121,8 +122,8 @@ fn subject_of_foil(name: &str, vectors: VectorSet, arguments: &Audit) -> Result<
 }
 
 /// What a server would hold of vectors under a foil.
-fn foil_release(name: &str, _vectors: &VectorSet, _seed: u64) -> Result<Release> {
-    bail!("no foil is called {name:?}")
+fn foil_release(name: &str, vectors: &VectorSet, seed: u64) -> Result<Release> {
+    Ok(name.parse::<Foil>()?.protect(vectors, seed)?.release())
 }
 
 /// Some rows.

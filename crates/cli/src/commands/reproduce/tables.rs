@@ -1,8 +1,19 @@
 //! The tables that can be made.
 
 use anyhow::Result;
+use shard_audit::alignment::partial::reproduce_alignment;
+use shard_audit::alignment::procrustes::reproduce_procrustes;
+use shard_audit::alignment::reference::reproduce_reference;
 use shard_audit::finding::Section;
+use shard_audit::foils::gaussian_release::reproduce_gaussian;
+use shard_audit::foils::pq_codes::{reproduce_pq, reproduce_pq_only};
+use shard_audit::foils::sigma_rec::reproduce_sigma_rec;
+use shard_audit::foils::utility::{reproduce_active_cells, reproduce_utility};
+use shard_audit::linkage::churn::reproduce_churn;
+use shard_audit::linkage::prefix::reproduce_prefix;
+use shard_audit::linkage::releases::reproduce_linkage;
 use shard_audit::subject::Corpus;
+use shard_audit::text::reproduce_text;
 
 use super::ckks;
 
@@ -13,4 +24,19 @@ pub type Make = fn(&[Corpus], &dyn Fn(&str)) -> Result<Section>;
 pub const CLAIMS: &str = "claims";
 
 /// Every other table, in the paper's order.
-pub const TABLES: &[(&str, Make)] = &[("ckks", ckks::table)];
+pub const TABLES: &[(&str, Make)] = &[
+    ("procrustes", reproduce_procrustes),
+    ("pq", reproduce_pq),
+    ("reference", reproduce_reference),
+    ("utility", reproduce_utility),
+    ("active-cells", reproduce_active_cells),
+    ("ckks", ckks::table),
+    ("alignment", reproduce_alignment),
+    ("text", reproduce_text),
+    ("prefix", reproduce_prefix),
+    ("pq-only", reproduce_pq_only),
+    ("linkage", reproduce_linkage),
+    ("churn", reproduce_churn),
+    ("gaussian", reproduce_gaussian),
+    ("sigma-rec", reproduce_sigma_rec),
+];
