@@ -16,7 +16,10 @@ const PANEL: usize = kernel::LANES;
 type Chunk = [f64; PANEL];
 
 /// One chunk of each reflection of a panel.
-type Tile = [Chunk; PANEL];
+type Tile = [[f32; PANEL]; PANEL];
+
+/// A small matrix, by rows.
+type Factor = [[f64; PANEL]; PANEL];
 
 /// A Haar-distributed orthogonal matrix `Q = H_1 H_2 .. H_(n-1) D`.
 ///
@@ -37,18 +40,22 @@ type Tile = [Chunk; PANEL];
 /// # How it is applied
 /// One reflection after the other, each would wait for the sum of the one before. Eight at a time are one panel,
 /// `H_1 .. H_8 = I - W T W^T` with the vectors as columns of `W` and an upper triangular `T` (Schreiber and Van Loan,
-/// *A storage-efficient WY representation*, 1989): column `j` of `T` is `1` on the diagonal and `-T W^T w_j` above.
+/// *A storage-efficient WY representation*, 1989): column `j` of `T` is `t_j = 2 / <w_j, w_j>` on the diagonal and
+/// `-t_j T W^T w_j` above.
+///
+/// A query is turned by some forty keys, which come from memory, so the vectors are kept in single precision. The map
+/// is as orthogonal as with double: `I - 2 w w^T / <w, w>` is a reflection whatever `w` is. Its direction is off the
+/// one drawn by `2^-25`.
 ///
 /// Dropping a key overwrites it with zeros. Without `unsafe` this is best effort: the compiler is hindered from
 /// leaving it out, not forbidden, and copies that moves left on the stack are beyond reach (the numbers themselves are
 /// on the heap and never move).
 pub struct OrthogonalKey {
     width: usize,
-    /// Panel by panel, from its first chunk to the last, the vectors `w` with `H = I - w w^T`. Vector `k` is zero
-    /// before coordinate `k`.
+    /// Panel by panel, from its first chunk to the last, the vectors `w`. Vector `k` is zero before coordinate `k`.
     tiles: Vec<Tile>,
     /// `T` of each panel, by rows.
-    factors: Vec<Tile>,
+    factors: Vec<Factor>,
     /// The diagonal of `D`.
     signs: Vec<f64>,
 }
@@ -60,7 +67,7 @@ impl OrthogonalKey {
         let chunks = width.div_ceil(PANEL);
         let front = chunks * PANEL - width;
         let mut tiles = vec![Tile::default(); chunks * (chunks + 1) / 2];
-        let mut factors = vec![Tile::default(); chunks];
+        let mut factors = vec![Factor::default(); chunks];
         let mut signs = vec![1.0; width];
         let mut vector = vec![0.0; width];
         let mut rest = tiles.as_mut_slice();
@@ -75,7 +82,7 @@ impl OrthogonalKey {
                     normals.fill(vector);
                     signs[at - front] = into_reflection(vector);
                     for (entry, place) in vector.iter().zip(column..) {
-                        tiles[place / PANEL][column][place % PANEL] = *entry;
+                        tiles[place / PANEL][column][place % PANEL] = *entry as f32;
                     }
                 }
             }
@@ -153,7 +160,7 @@ impl OrthogonalKey {
 
     /// The heap memory the key holds.
     pub fn bytes(&self) -> usize {
-        size_of::<Tile>() * (self.tiles.len() + self.factors.len()) + size_of_val(&*self.signs)
+        size_of_val(&*self.tiles) + size_of_val(&*self.factors) + size_of_val(&*self.signs)
     }
 
     /// `x <- Q x` for each of a few rows.
@@ -202,18 +209,20 @@ impl OrthogonalKey {
 }
 
 /// `T` of the panel with these vectors.
-fn triangular_factor(tiles: &[Tile]) -> Tile {
-    let mut factor = Tile::default();
+fn triangular_factor(tiles: &[Tile]) -> Factor {
+    let mut factor = Factor::default();
     for column in 0..PANEL {
         let mut products = Chunk::default();
-        for (row, product) in products.iter_mut().enumerate().take(column) {
-            *product = tiles.iter().map(|tile| kernel::dot(&tile[row], &tile[column])).sum();
+        for (row, product) in products.iter_mut().enumerate().take(column + 1) {
+            *product = tiles.iter().map(|tile| kernel::dot_f32(&tile[row], &tile[column])).sum();
         }
+        // A vector of zeros reflects nothing, whatever its factor.
+        let scale = if products[column] > 0.0 { 2.0 / products[column] } else { 0.0 };
         for row in 0..column {
-            factor[row][column] =
-                -(0..column).map(|at| factor[row][at] * products[at]).sum::<f64>();
+            let sum: f64 = (0..column).map(|at| factor[row][at] * products[at]).sum();
+            factor[row][column] = -scale * sum;
         }
-        factor[column][column] = 1.0;
+        factor[column][column] = scale;
     }
     factor
 }
@@ -221,11 +230,11 @@ fn triangular_factor(tiles: &[Tile]) -> Tile {
 /// `x <- x - W F W^T x` for an 8 x 8 matrix `F`.
 #[inline(always)]
 fn apply_panel(tiles: &[Tile], factor: impl Fn(usize, usize) -> f64, x: &mut [Chunk]) {
-    let mut sums = Tile::default();
+    let mut sums = Factor::default();
     for (tile, x) in tiles.iter().zip(&*x) {
         for (sums, chunk) in sums.iter_mut().zip(tile) {
             for lane in 0..PANEL {
-                sums[lane] += chunk[lane] * x[lane];
+                sums[lane] += f64::from(chunk[lane]) * x[lane];
             }
         }
     }
@@ -239,7 +248,7 @@ fn apply_panel(tiles: &[Tile], factor: impl Fn(usize, usize) -> f64, x: &mut [Ch
     for (tile, x) in tiles.iter().zip(x) {
         for (weight, chunk) in weights.iter().zip(tile) {
             for lane in 0..PANEL {
-                x[lane] -= weight * chunk[lane];
+                x[lane] -= weight * f64::from(chunk[lane]);
             }
         }
     }
@@ -268,7 +277,7 @@ fn flip(signs: &[f64], x: &mut [f64]) {
 impl Drop for OrthogonalKey {
     fn drop(&mut self) {
         self.tiles.fill(Tile::default());
-        self.factors.fill(Tile::default());
+        self.factors.fill(Factor::default());
         self.signs.fill(0.0);
         std::hint::black_box((&self.tiles, &self.factors, &self.signs));
     }

@@ -13,7 +13,8 @@ fn identity(n: usize) -> Vec<f64> {
     (0..n * n).map(|at| if at / n == at % n { 1.0 } else { 0.0 }).collect()
 }
 
-/// Householder's QR of a Gaussian matrix whose trailing blocks are redrawn, by dense matrices only.
+/// Householder's QR of a Gaussian matrix whose trailing blocks are redrawn, by dense matrices only, its vectors rounded
+/// to single precision.
 fn dense_oracle(n: usize, rng: &mut ChaCha20Rng) -> Vec<f64> {
     let mut normals = Normals::new(rng);
     let (mut q, mut signs) = (identity(n), identity(n));
@@ -26,7 +27,9 @@ fn dense_oracle(n: usize, rng: &mut ChaCha20Rng) -> Vec<f64> {
             break;
         }
         signs[k * n + k] = -a[0].signum();
+        let scale = (norm * (norm + a[0].abs())).sqrt();
         a[0] += a[0].signum() * norm;
+        a.iter_mut().for_each(|x| *x = f64::from((*x / scale) as f32));
         let square: f64 = a.iter().map(|x| x * x).sum();
         let mut reflection = identity(n);
         for i in k..n {
@@ -167,5 +170,5 @@ fn debug_shows_no_number_of_the_key() {
 fn bytes_are_those_of_tiles_factors_and_signs() {
     let key = OrthogonalKey::sample(288, &mut ChaCha20Rng::seed_from_u64(7));
     let panels = 288 / 8;
-    assert_eq!(key.bytes(), 8 * (64 * (panels * (panels + 1) / 2 + panels) + 288));
+    assert_eq!(key.bytes(), 64 * (4 * panels * (panels + 1) / 2 + 8 * panels) + 8 * 288);
 }
