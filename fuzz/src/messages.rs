@@ -6,10 +6,13 @@
 use std::sync::Arc;
 
 use shard_protocol::{
-    Candidates, CellTag, Disclosed, Epoch, Leak, Limits, OpenSession, RerankRequest, Row, RowBatch,
-    RowHandle, SessionId, declassify,
+    Candidates, CellTag, Disclosed, Epoch, Leak, Limits, OpenSession, OpenSlotsSession,
+    RerankRequest, Row, RowBatch, RowHandle, SessionId, SlotsRequest, declassify,
 };
-use shard_rlwe::{Entropy, Layout, MergeSpan, Parameters, RequestKey, ResponseKey, SessionKey};
+use shard_rlwe::slots::{SlotsClient, SlotsLayout, SlotsParameters};
+use shard_rlwe::{
+    Entropy, Layout, MergeSpan, Parameters, RequestKey, ResponseKey, RingDegree, SessionKey,
+};
 use shard_server::Server;
 use shard_store::MemoryRows;
 
@@ -21,7 +24,7 @@ const SESSION: SessionId = SessionId([9; 16]);
 
 /// Low enough that no mutation can make the server work for long.
 pub fn limits() -> Limits {
-    Limits { bytes: 1 << 20, cells: 16, candidates: 256, width: 4096, ..Limits::default() }
+    Limits { bytes: 4 << 20, cells: 16, candidates: 256, width: 4096, ..Limits::default() }
 }
 
 fn epoch() -> Disclosed<Epoch> {
@@ -89,4 +92,22 @@ pub fn session() -> (OpenSession, RerankRequest) {
     let shape = declassify((parameters, layout), Leak::RequestShape);
     let request = RerankRequest::new(epoch(), shape, Some(id()), candidates(), seed, ciphertexts);
     (OpenSession::new(id(), keys), request)
+}
+
+/// A session in slots, a request of it, and the client that opens its answer. The ring is the
+/// smallest that has room for a product and a key switch.
+pub fn slots_session() -> (OpenSlotsSession, SlotsRequest, SlotsClient) {
+    let degree = RingDegree::new(4096).expect("a power of two");
+    let parameters =
+        SlotsParameters::with_scale(degree, &[40, 24, 40], 22).expect("104 bits of 109");
+    let layout = SlotsLayout::new(parameters, WIDTH, 2).expect("two vectors of six");
+    let (client, context) =
+        SlotsClient::generate(layout.clone(), entropy()).expect("keys of the layout");
+    let queries = vec![vec![0.25; WIDTH]; 2];
+    let ciphertexts = client.encrypt_queries(&queries, entropy()).expect("two queries");
+    let id = || declassify(SESSION, Leak::SessionLinkage);
+    let shape = declassify(layout, Leak::RequestShape);
+    let scores = declassify(vec![0.5, -0.25, 0.0, 1.0], Leak::PrefixScores);
+    let request = SlotsRequest::new(epoch(), id(), candidates(), scores, ciphertexts);
+    (OpenSlotsSession::new(id(), shape, context.to_bytes()), request, client)
 }

@@ -5,13 +5,17 @@ use std::sync::LazyLock;
 use bolero::check;
 use shard_fuzz::{SCRIPT_BYTES, damage, messages};
 use shard_protocol::{
-    MessageKind, OpenSession, Refusal, RefusalCode, RerankRequest, RerankResponse, RowBatch,
-    message_kind,
+    MessageKind, OpenSession, OpenSlotsSession, Refusal, RefusalCode, RerankRequest,
+    RerankResponse, RowBatch, SlotsRequest, SlotsResponse, message_kind,
 };
+use shard_rlwe::slots::SlotsClient;
 use shard_server::Server;
 
 /// Inputs of the smoke run, for each target.
 const ITERATIONS: usize = 2000;
+
+/// The same for messages in slots, which take a hundred times as long to serve.
+const SLOTS_ITERATIONS: usize = 100;
 
 /// Serves a message. Whatever it is, the answer is one that clients know; a response fits the
 /// request and decodes.
@@ -32,6 +36,11 @@ fn serve(server: &Server, message: &[u8]) {
             RerankResponse::decode(&answer, parameters, layout, rows, &limits)
                 .expect("a response of the request's shape");
         }
+        MessageKind::SlotsResponse => {
+            let request = SlotsRequest::decode(message, &limits).expect("only requests are scored");
+            SlotsResponse::decode(&answer, request.candidates().rows(), &limits)
+                .expect("a response for every row");
+        }
         other => panic!("a server answered with {other:?}"),
     }
 }
@@ -51,6 +60,14 @@ fn decode_as_everything(bytes: &[u8]) {
     if let Ok(session) = OpenSession::decode(bytes, &limits) {
         assert_eq!(kind, Ok(MessageKind::OpenSession));
         assert_eq!(session.encode(), bytes);
+    }
+    if let Ok(session) = OpenSlotsSession::decode(bytes, &limits) {
+        assert_eq!(kind, Ok(MessageKind::OpenSlotsSession));
+        assert_eq!(session.encode(), bytes);
+    }
+    if let Ok(request) = SlotsRequest::decode(bytes, &limits) {
+        assert_eq!(kind, Ok(MessageKind::SlotsRequest));
+        assert_eq!(request.encode(), bytes);
     }
     if let Ok(refusal) = Refusal::decode(bytes, &limits) {
         assert_eq!(kind, Ok(MessageKind::Refusal));
@@ -167,4 +184,55 @@ fn rerank_responses() {
             assert_eq!(opened, rows);
         }
     });
+}
+
+#[test]
+fn slots_sessions_and_requests() {
+    static SESSION: LazyLock<(Server, Vec<u8>, Vec<u8>)> = LazyLock::new(|| {
+        let (session, request, _) = messages::slots_session();
+        let (session, request) = (session.encode(), request.encode());
+        let server = messages::server();
+        assert_eq!(message_kind(&server.handle(&session)), Ok(MessageKind::Accepted));
+        assert_eq!(message_kind(&server.handle(&request)), Ok(MessageKind::SlotsResponse));
+        (server, session, request)
+    });
+    LazyLock::force(&SESSION);
+    check!().with_iterations(SLOTS_ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(
+        |script: &[u8]| {
+            let (server, session, request) = &*SESSION;
+            for sound in [session, request] {
+                let bytes = damage(sound, script);
+                decode_as_everything(&bytes);
+                serve(server, &bytes);
+            }
+            // Damaged keys score to nonsense; they must not stop the server.
+            serve(server, request);
+        },
+    );
+}
+
+#[test]
+fn slots_responses() {
+    static ANSWER: LazyLock<(SlotsClient, usize, Vec<u8>)> = LazyLock::new(|| {
+        let (session, request, client) = messages::slots_session();
+        let server = messages::server();
+        server.handle(&session.encode());
+        (client, request.candidates().rows(), server.handle(&request.encode()))
+    });
+    LazyLock::force(&ANSWER);
+    check!().with_iterations(SLOTS_ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(
+        |script: &[u8]| {
+            let (client, rows, sound) = &*ANSWER;
+            let bytes = damage(sound, script);
+            decode_as_everything(&bytes);
+            if let Ok(answer) = SlotsResponse::decode(&bytes, *rows, &messages::limits()) {
+                assert_eq!(answer.encode(), bytes);
+                for (at, response) in answer.responses().iter().enumerate() {
+                    if let Ok(score) = client.open(response, at % 2) {
+                        assert!(score.is_finite());
+                    }
+                }
+            }
+        },
+    );
 }

@@ -89,6 +89,11 @@ impl Ring {
         self.backend
     }
 
+    /// Its transform.
+    pub fn transform(&self) -> &dyn Ntt {
+        &*self.ntt
+    }
+
     /// Coefficients to evaluations.
     pub fn forward(&self, mut poly: Poly<Coefficients>) -> Poly<Evaluations> {
         self.ntt.forward(&mut poly.values);

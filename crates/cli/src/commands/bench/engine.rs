@@ -17,7 +17,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use shard_rlwe::{
     Ciphertext, Entropy, Evaluator, Layout, MergeSpan, Objective, Parameters, PreparedQueries,
-    RequestKey, ResponseKey, RingDegree, Seed, SessionKey, Workload, plan,
+    RequestKey, ResponseKey, Ring, RingDegree, Seed, SessionKey, Workload, plan,
 };
 
 use super::arguments::Engine;
@@ -84,7 +84,11 @@ fn measure(degree: RingDegree, repeats: usize) -> Result<Figures> {
     let fewer = bench.respond(&merged, 1, SLOTS * FEW)?;
     let merge = (more - fewer) / (MANY - FEW) as f64 - full_product;
     let (open, score) = bench.opening(&single)?;
+    let [forward, inverse, multiply] = transforms(degree, repeats);
     Ok(vec![
+        ("forward_transform", forward),
+        ("inverse_transform", inverse),
+        ("multiply", multiply),
         ("key", key),
         ("encrypt", encrypt),
         ("prepare", prepare),
@@ -95,6 +99,25 @@ fn measure(degree: RingDegree, repeats: usize) -> Result<Figures> {
         ("open", open),
         ("score", score),
     ])
+}
+
+/// Seconds of the three operations that no way of computing can do without: a transform, its
+/// inverse, and a multiply-accumulate of evaluations.
+fn transforms(degree: RingDegree, repeats: usize) -> [f64; 3] {
+    let ring = Ring::shared(degree);
+    let ntt = ring.transform();
+    let mut values: Vec<u64> = (0..degree.coefficients() as u64).map(|i| i * i).collect();
+    let mut sum = values.clone();
+    let right = values.clone();
+    let each = |work: &mut dyn FnMut()| {
+        let many = || (0..MANY).for_each(|_| work());
+        least(repeats, many) / MANY as f64
+    };
+    [
+        each(&mut || ntt.forward(black_box(&mut values))),
+        each(&mut || ntt.inverse(black_box(&mut values))),
+        each(&mut || ntt.multiply_accumulate(black_box(&mut sum), &right, &right)),
+    ]
 }
 
 struct Bench {
