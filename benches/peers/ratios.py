@@ -9,6 +9,11 @@ import json
 import pathlib
 
 
+def times(ratio):
+    """A ratio to three digits, without an exponent."""
+    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.3g}x"
+
+
 def rows(directory):
     read = lambda path: json.loads(path.read_text())
     return {path.stem: read(path) for path in sorted(directory.glob("*.json"))}
@@ -50,7 +55,7 @@ def main():
         report = reports[name]
         cpu = lambda phase: f"{report['cpu_ms'][phase]['p50']:.2f}"
         kilobytes = lambda way: f"{report['bytes'][way] / 1e3:.1f}"
-        ratio = lambda what: f"{compared[name][what]:.3g}x" if name in compared else ""
+        ratio = lambda what: times(compared[name][what]) if name in compared else ""
         figures = [cpu("client_out"), cpu("server"), cpu("client_in"), cpu("total")]
         figures += [kilobytes("up"), kilobytes("down"), kilobytes("once")]
         figures.append(f"{report['max_abs_error']:.1e}")

@@ -146,6 +146,8 @@ struct Turned {
     queries: Zeroizing<Vec<f64>>,
     /// `V_pub^T q`.
     prefix: Zeroizing<Vec<f64>>,
+    /// `<u_q, u_i>` of every candidate, in order.
+    prefix_scores: Zeroizing<Vec<f64>>,
     /// `q . mu`, which turns a centred score back into an inner product.
     offset: f64,
     route: Duration,
@@ -239,11 +241,6 @@ impl<T: Transport> Searcher<T> {
         };
 
         let start = Instant::now();
-        if let Err(alarm) = collection.check_canaries(&turned, &scored) {
-            self.sessions.retire();
-            self.slots_sessions.retire();
-            return Err(alarm);
-        }
         let error_bound = scored.error_bound + collection.prefix_rounding(&turned.prefix);
         let precision = grid(error_bound);
         let hits =
@@ -311,6 +308,12 @@ impl<T: Transport> Searcher<T> {
         );
         let encoded = plan.layout.encode_queries(&turned.queries, scale.query());
         let planned = start.elapsed();
+        let scores = |opened: &[i64]| -> Vec<f64> {
+            opened.iter().map(|&value| scale.to_score(value)).collect()
+        };
+        let verify = |opened: &[i64]| {
+            collection.check_canaries(turned, &scores(opened), false, scale.error_bound())
+        };
         let exchanged = self.sessions.exchange(
             &self.transport,
             &Outgoing {
@@ -320,10 +323,11 @@ impl<T: Transport> Searcher<T> {
                 candidates: named,
                 limits: &self.limits,
                 session_requests: options.session_requests,
+                verify: &verify,
             },
         )?;
         Ok(Scored {
-            scores: exchanged.opened.iter().map(|&value| scale.to_score(value)).collect(),
+            scores: scores(&exchanged.opened),
             with_prefix: false,
             error_bound: scale.error_bound(),
             query_ciphertexts: plan.layout.ciphertexts(turned.cells.len()),
@@ -353,7 +357,17 @@ impl<T: Transport> Searcher<T> {
         let sizes = turned.cells.iter().map(|cell| cell.members.len());
         let cells: Vec<usize> =
             sizes.enumerate().flat_map(|(at, size)| std::iter::repeat_n(at, size)).collect();
-        let prefixes = collection.prefix_scores(turned);
+        let prefix_scores: Vec<f64> =
+            turned.prefix_scores.iter().map(|prefix| prefix / unit).collect();
+        let query = &turned.queries[..layout.width()];
+        let query_norm = query.iter().map(|t| t * t).sum::<f64>().sqrt();
+        let operand_norm = turned.bound.norm() * 2_f64.powi(-OPERAND_BITS);
+        let noise = SlotsNoise::new(layout.parameters());
+        let error_bound = unit * noise.error_bound(query_norm, operand_norm, layout.span());
+        let scores =
+            |opened: &[f64]| -> Vec<f64> { opened.iter().map(|score| score * unit).collect() };
+        let verify =
+            |opened: &[f64]| collection.check_canaries(turned, &scores(opened), true, error_bound);
         let exchanged = self.slots_sessions.exchange(
             &self.transport,
             &SlotsOutgoing {
@@ -362,19 +376,16 @@ impl<T: Transport> Searcher<T> {
                 queries: &turned.queries,
                 candidates: named,
                 cells: &cells,
-                prefix_scores: prefixes.iter().map(|prefix| prefix / unit).collect(),
+                prefix_scores: &prefix_scores,
                 limits: &self.limits,
                 session_requests: options.session_requests,
+                verify: &verify,
             },
         )?;
-        let query = &turned.queries[..layout.width()];
-        let query_norm = query.iter().map(|t| t * t).sum::<f64>().sqrt();
-        let operand_norm = turned.bound.norm() * 2_f64.powi(-OPERAND_BITS);
-        let noise = SlotsNoise::new(layout.parameters());
         Ok(Scored {
-            scores: exchanged.opened.iter().map(|score| score * unit).collect(),
+            scores: scores(&exchanged.opened),
             with_prefix: true,
-            error_bound: unit * noise.error_bound(query_norm, operand_norm, layout.span()),
+            error_bound,
             plan: None,
             query_ciphertexts: layout.query_ciphertexts(turned.cells.len()),
             response_ciphertexts: exchanged.responses,
@@ -456,9 +467,10 @@ impl Collection {
             model.key(self.keys(), cell.owner).apply(turned);
         });
         let offset = query.iter().zip(model.pca().mean()).map(|(q, mu)| f64::from(*q) * mu).sum();
+        let prefix_scores = self.prefix_scores(prefix, &cells)?;
         let prefix = Zeroizing::new(prefix.to_vec());
         let turn = start.elapsed();
-        Ok(Turned { cells, bound, longest, queries, prefix, offset, route, turn })
+        Ok(Turned { cells, bound, longest, queries, prefix, prefix_scores, offset, route, turn })
     }
 
     fn shortlist(
@@ -538,7 +550,13 @@ impl Collection {
     }
 
     /// Holds the scores of canaries against what they must be.
-    fn check_canaries(&self, turned: &Turned, scored: &Scored) -> Result<(), ClientError> {
+    fn check_canaries(
+        &self,
+        turned: &Turned,
+        scores: &[f64],
+        with_prefix: bool,
+        error_bound: f64,
+    ) -> Result<(), ClientError> {
         let width = self.model().split().private();
         let queries = turned.queries.chunks_exact(width);
         let expected = turned.cells.iter().zip(queries).flat_map(|(cell, query)| {
@@ -550,48 +568,45 @@ impl Collection {
                 }
             })
         });
-        let prefixes = self.prefix_scores(turned);
         let mut checked = 0;
         let mut wrong = 0;
-        for ((score, expected), prefix) in scored.scores.iter().zip(expected).zip(prefixes) {
+        for ((score, expected), prefix) in scores.iter().zip(expected).zip(&*turned.prefix_scores) {
             let Some(expected) = expected else { continue };
-            let expected = expected + if scored.with_prefix { prefix } else { 0.0 };
+            let expected = expected + if with_prefix { *prefix } else { 0.0 };
             checked += 1;
             // A third beyond the stated bound (eight deviations in coefficients): an honest
             // server trips this once in 10^14 scores. Written so that a NaN trips it too.
-            let near = (score - expected).abs() <= scored.error_bound * 4.0 / 3.0;
+            let near = (score - expected).abs() <= error_bound * 4.0 / 3.0;
             wrong += usize::from(!near);
         }
         if wrong > 0 { Err(ClientError::FalseAnswer { wrong, checked }) } else { Ok(()) }
     }
 
-    /// `<u_q, u_i>` of every candidate. A canary has no prefix; it gets one between those of
-    /// two documents, so that it does not stand out where prefix scores are disclosed.
-    fn prefix_scores(&self, turned: &Turned) -> Vec<f64> {
-        let own = |row: u32| -> f64 {
-            let stored = self.index().prefix(row);
-            turned.prefix.iter().zip(stored).map(|(q, u)| q * f64::from(*u)).sum()
+    /// `<u_q, u_i>` of every candidate. A canary has no prefix; it gets a random point between
+    /// those of two random documents, so that it does not stand out where these are disclosed.
+    fn prefix_scores(
+        &self,
+        prefix: &[f64],
+        cells: &[ActiveCell],
+    ) -> Result<Zeroizing<Vec<f64>>, ClientError> {
+        let members = || cells.iter().flat_map(|cell| &cell.members).map(|(_, member)| *member);
+        let own = |member: Member| match member {
+            Member::Document(row) => {
+                let stored = self.index().prefix(row);
+                Some(prefix.iter().zip(stored).map(|(q, u)| q * f64::from(*u)).sum::<f64>())
+            }
+            Member::Canary(_) => None,
         };
-        let documents: Vec<u32> = turned
-            .members()
-            .filter_map(|member| match member {
-                Member::Document(row) => Some(row),
-                Member::Canary(_) => None,
-            })
-            .collect();
-        // The weight comes from the secret offset of the query: to the server it is any number.
-        let between = |number: u32| {
-            let pick = |offset: usize| own(documents[(number as usize + offset) % documents.len()]);
-            let weight = (turned.offset * 1e9 + f64::from(number) * 0.618_034).rem_euclid(1.0);
-            weight * pick(0) + (1.0 - weight) * pick(documents.len() / 2)
-        };
-        turned
-            .members()
-            .map(|member| match member {
-                Member::Document(row) => own(row),
-                Member::Canary(number) => between(number),
-            })
-            .collect()
+        let of_documents: Vec<f64> = members().filter_map(own).collect();
+        let mut scores = Zeroizing::new(Vec::with_capacity(members().count()));
+        let mut documents = of_documents.iter();
+        for member in members() {
+            scores.push(match member {
+                Member::Document(_) => *documents.next().expect("a score for each document"),
+                Member::Canary(_) => between(&of_documents)?,
+            });
+        }
+        Ok(scores)
     }
 
     /// `<u_q, u_i> + <r_q, r_i> + q . mu = q . x_i`, rounded to the grid, best first.
@@ -603,11 +618,11 @@ impl Collection {
         grid: f64,
         top: usize,
     ) -> Vec<Ranked> {
-        let prefixes = self.prefix_scores(turned);
+        let prefixes = turned.prefix_scores.iter();
         let scored =
             turned.members().zip(scores).zip(prefixes).filter_map(|((member, score), prefix)| {
                 let Member::Document(row) = member else { return None };
-                let prefix = if with_prefix { 0.0 } else { prefix };
+                let prefix = if with_prefix { 0.0 } else { *prefix };
                 let score = prefix + score + turned.offset;
                 Some((row, if grid > 0.0 { (score / grid).round() * grid } else { score }))
             });
@@ -619,6 +634,17 @@ impl Collection {
         let norm = prefix.iter().map(|u| u * u).sum::<f64>().sqrt();
         norm * self.index().longest_prefix() * f64::from(f32::EPSILON) / 2.0
     }
+}
+
+/// A random point between two random ones of some scores.
+fn between(scores: &[f64]) -> Result<f64, ClientError> {
+    let mut words = [0; 24];
+    fill_from_os(&mut words)?;
+    let (words, _) = words.as_chunks::<8>();
+    let unit = |word: &[u8; 8]| u64::from_le_bytes(*word) as f64 * 2_f64.powi(-64);
+    let pick = |word| scores[((unit(word) * scores.len() as f64) as usize).min(scores.len() - 1)];
+    let weight = unit(&words[0]);
+    Ok(weight * pick(&words[1]) + (1.0 - weight) * pick(&words[2]))
 }
 
 /// The smallest power of two that is at least the error.

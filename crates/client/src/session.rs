@@ -55,7 +55,12 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) limits: &'a Limits,
     /// Requests that a session opened for this one may serve.
     pub(crate) session_requests: u32,
+    /// Holds what was opened against what is known of it.
+    pub(crate) verify: &'a Verify<'a, i64>,
 }
+
+/// A check of what was opened.
+pub(crate) type Verify<'a, V> = dyn Fn(&[V]) -> Result<(), ClientError> + Sync + 'a;
 
 impl Sessions {
     /// Merge keys that the server already holds.
@@ -64,8 +69,8 @@ impl Sessions {
         current.as_ref().filter(|s| s.key.remaining() > 0).map(|s| (s.degree, s.span))
     }
 
-    /// Drops the secret: an answer under it was false, or the server lost its keys.
-    pub(crate) fn retire(&self) {
+    /// Drops the secret: the server lost its keys.
+    fn retire(&self) {
         *self.lock() = None;
     }
 
@@ -100,8 +105,8 @@ impl Sessions {
     ) -> Result<Exchanged<i64>, ClientError> {
         let degree = request.plan.layout.degree();
         let parameters = &request.plan.parameters;
-        // The lock is held through the exchange: another thread must neither spend the last
-        // request of this secret nor go on using it once the answer turns out false.
+        // The lock is held until the answer has been checked: another thread must neither spend
+        // the last request of this secret nor go on using it once an answer turns out false.
         let mut current = self.lock();
         let bytes_once = if current.as_ref().is_some_and(|s| s.serves(degree, span)) {
             0
@@ -117,7 +122,12 @@ impl Sessions {
             session.key.encrypt(parameters, request.query, Entropy::from_os()?)?;
         let message = request.message(Some(session.id), seed, ciphertexts);
         let open = |response: &Response| session.key.open(parameters, response);
-        request.finish(transport, message, start.elapsed(), bytes_once, open)
+        let exchanged = request.finish(transport, message, start.elapsed(), bytes_once, open)?;
+        if let Err(alarm) = (request.verify)(&exchanged.opened) {
+            *current = None;
+            return Err(alarm);
+        }
+        Ok(exchanged)
     }
 }
 
@@ -180,7 +190,10 @@ fn exchange_alone(
     let key = RequestKey::fresh(&request.plan.parameters, Entropy::from_os()?);
     let (key, seed, ciphertexts) = key.encrypt(request.query);
     let message = request.message(None, seed, ciphertexts);
-    request.finish(transport, message, start.elapsed(), 0, |response| key.open(response))
+    let open = |response: &Response| key.open(response);
+    let exchanged = request.finish(transport, message, start.elapsed(), 0, open)?;
+    (request.verify)(&exchanged.opened)?;
+    Ok(exchanged)
 }
 
 fn open_session(

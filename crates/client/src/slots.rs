@@ -12,7 +12,7 @@ use shard_rlwe::slots::{SlotsClient, SlotsLayout};
 use shard_rlwe::{Entropy, fill_from_os};
 
 use crate::error::ClientError;
-use crate::session::{Exchanged, exchange};
+use crate::session::{Exchanged, Verify, exchange};
 use crate::transport::Transport;
 
 /// The open session in slots, if any. Its keys are megabytes, so it is kept while the layout
@@ -38,14 +38,16 @@ pub(crate) struct SlotsOutgoing<'a> {
     /// The position of each candidate's cell.
     pub(crate) cells: &'a [usize],
     /// In units of the server's rows.
-    pub(crate) prefix_scores: Vec<f64>,
+    pub(crate) prefix_scores: &'a [f64],
     pub(crate) limits: &'a Limits,
     pub(crate) session_requests: u32,
+    /// Holds what was opened against what is known of it.
+    pub(crate) verify: &'a Verify<'a, f64>,
 }
 
 impl SlotsSessions {
-    /// Drops the secret: an answer under it was false, or the server lost its keys.
-    pub(crate) fn retire(&self) {
+    /// Drops the secret: the server lost its keys.
+    fn retire(&self) {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
@@ -92,7 +94,7 @@ impl SlotsSessions {
             declassify(request.epoch, Leak::CollectionShape),
             declassify(session.id, Leak::SessionLinkage),
             request.candidates.clone(),
-            declassify(request.prefix_scores.clone(), Leak::PrefixScores),
+            declassify(request.prefix_scores.to_vec(), Leak::PrefixScores),
             ciphertexts,
         )
         .encode();
@@ -104,12 +106,17 @@ impl SlotsSessions {
 
         let start = Instant::now();
         let answer = SlotsResponse::decode(&bytes, request.candidates.rows(), request.limits)?;
-        let scores = answer
+        let scores: Vec<f64> = answer
             .responses()
             .par_iter()
             .zip(request.cells)
             .map(|(response, &cell)| session.client.open(response, cell))
             .collect::<Result<_, _>>()?;
+        // Still under the lock: nobody goes on using a secret under which an answer was false.
+        if let Err(alarm) = (request.verify)(&scores) {
+            *current = None;
+            return Err(alarm);
+        }
         Ok(Exchanged {
             opened: scores,
             bytes_up,

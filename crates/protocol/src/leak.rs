@@ -92,12 +92,6 @@ impl<T> Disclosed<T> {
     }
 }
 
-impl<T> std::ops::DerefMut for Disclosed<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.value
-    }
-}
-
 impl<T> std::ops::Deref for Disclosed<T> {
     type Target = T;
 

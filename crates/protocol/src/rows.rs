@@ -32,11 +32,12 @@ impl RowBatch {
     pub fn new(
         epoch: Disclosed<Epoch>,
         width: Disclosed<usize>,
-        mut rows: Disclosed<Vec<Row>>,
+        rows: Disclosed<Vec<Row>>,
     ) -> Self {
         assert!(rows.iter().all(|row| row.coordinates.len() == *width), "rows of one width");
+        let (leak, mut rows) = (rows.leak(), rows.into_inner());
         rows.sort_unstable_by_key(|row| row.handle);
-        Self { epoch, width, rows }
+        Self { epoch, width, rows: declassify(rows, leak) }
     }
 
     /// The epoch.

@@ -108,14 +108,16 @@ pub fn plan(workload: &Workload<'_>, objective: Objective) -> Plan {
             + estimate.bytes_once as f64 / SESSION_REQUESTS;
         estimate.server + estimate.client + weight * bytes
     };
+    // Where no plan meets the precision, the nearest to it.
+    let missing = |plan: &Plan| (plan.estimate.error - workload.precision).max(0.0);
     candidates(workload)
         .into_iter()
-        .min_by(|a, b| cost(a).total_cmp(&cost(b)))
-        .expect("the ring of degree 32768 takes every supported width in two tiles")
+        .min_by(|a, b| missing(a).total_cmp(&missing(b)).then(cost(a).total_cmp(&cost(b))))
+        .expect("the ring of degree 8192 takes every supported width in eight tiles")
 }
 
 /// Every plan that makes sense, each with the fewest bits that the precision allows. If there is
-/// none that meets the precision, those that come near it with all bits.
+/// none that meets the precision, all of them with all bits.
 pub fn candidates(workload: &Workload<'_>) -> Vec<Plan> {
     let mut plans = Vec::new();
     for degree in [RingDegree::N2048, RingDegree::N4096, RingDegree::N8192] {

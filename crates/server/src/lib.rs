@@ -129,6 +129,11 @@ impl Server {
         if answer > self.limits.bytes {
             return Err(DecodeError::Invalid("the answer would be too long").into());
         }
+        let width = self.rows.width(request.epoch())?;
+        if layout.width() != width {
+            let (epoch, query) = (request.epoch(), layout.width());
+            return Err(ServerError::Width { epoch, query, rows: width });
+        }
         let rows = self.rows.fetch(request.epoch(), request.candidates())?;
         let unit = 2_f64.powi(-OPERAND_BITS);
         let real: Vec<(usize, Vec<f64>)> = rows

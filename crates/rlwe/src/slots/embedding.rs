@@ -14,6 +14,8 @@
 
 use zeroize::Zeroize;
 
+use crate::simd::dispatch;
+
 /// Tables of one degree.
 pub(super) struct Embedding {
     slots: usize,
@@ -83,13 +85,13 @@ impl Embedding {
         let factor = scale / self.slots as f64;
         let shift = 64 - self.slots.trailing_zeros();
         let (low, high) = coefficients.split_at_mut(self.slots);
-        pulp::Arch::new().dispatch(
+        dispatch(
             #[inline(always)]
             || {
                 self.inverse_stages(re, im);
                 re.iter_mut().for_each(|v| *v = (*v * factor).round_ties_even());
                 im.iter_mut().for_each(|v| *v = (*v * factor).round_ties_even());
-                for (k, (low, high)) in low.iter_mut().zip(high).enumerate() {
+                for (k, (low, high)) in low.iter_mut().zip(high.iter_mut()).enumerate() {
                     let source = ((k as u64).reverse_bits() >> shift) as usize;
                     (*low, *high) = (re[source] as i64, im[source] as i64);
                 }

@@ -1,6 +1,7 @@
 //! Arithmetic modulo one prime of the chain.
 
 use crate::prime;
+use crate::simd::dispatch;
 
 /// A prime `q < 2^61` with its Barrett reciprocal.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +49,9 @@ impl Modulus {
     #[inline(always)]
     pub(super) fn reduce_signed(self, a: i64) -> u64 {
         let magnitude = self.reduce(a.unsigned_abs());
-        if a < 0 { self.negate(magnitude) } else { magnitude }
+        // Secrets and errors come this way: a mask, not a branch.
+        let negative = (a >> 63) as u64;
+        magnitude ^ ((magnitude ^ self.negate(magnitude)) & negative)
     }
 
     #[inline(always)]
@@ -90,7 +93,7 @@ impl Modulus {
 /// Centring halves the deviation of what key switching and rescaling add, against the
 /// unsigned lift.
 pub(super) fn lift(source: &[u64], from: Modulus, to: Modulus, target: &mut [u64]) {
-    pulp::Arch::new().dispatch(
+    dispatch(
         #[inline(always)]
         || {
             let half = from.value / 2;
@@ -112,7 +115,7 @@ pub(super) fn lift(source: &[u64], from: Modulus, to: Modulus, target: &mut [u64
 
 /// `values = (values - other) factor`, pointwise.
 pub(super) fn subtract_scaled(values: &mut [u64], other: &[u64], q: Modulus, factor: Factor) {
-    pulp::Arch::new().dispatch(
+    dispatch(
         #[inline(always)]
         || {
             for (value, &b) in values.iter_mut().zip(other) {
@@ -124,7 +127,7 @@ pub(super) fn subtract_scaled(values: &mut [u64], other: &[u64], q: Modulus, fac
 
 /// `values = values factor`, pointwise.
 pub(super) fn scale_row(values: &mut [u64], q: Modulus, factor: Factor) {
-    pulp::Arch::new().dispatch(
+    dispatch(
         #[inline(always)]
         || values.iter_mut().for_each(|value| *value = q.scale(*value, factor)),
     );
@@ -132,7 +135,7 @@ pub(super) fn scale_row(values: &mut [u64], q: Modulus, factor: Factor) {
 
 /// `values += other`, pointwise.
 pub(super) fn add_row(values: &mut [u64], other: &[u64], q: Modulus) {
-    pulp::Arch::new().dispatch(
+    dispatch(
         #[inline(always)]
         || values.iter_mut().zip(other).for_each(|(value, &b)| *value = q.add(*value, b)),
     );

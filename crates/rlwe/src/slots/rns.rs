@@ -104,9 +104,11 @@ impl Rns {
     pub(super) fn embed<'a>(
         &self,
         coefficients: &[i64],
-        rings: impl Iterator<Item = &'a PrimeRing>,
+        rings: impl Iterator<Item = &'a PrimeRing> + Clone,
     ) -> RnsPoly {
         let mut poly = RnsPoly::zero(self.n, 0);
+        // Growing would leave copies behind that nobody wipes.
+        poly.values.reserve_exact(self.n * rings.clone().count());
         self.embed_into(coefficients, rings, &mut poly);
         poly
     }
