@@ -1,9 +1,10 @@
 //! What an audit is about: the owner's data, to grant from and to judge by, and what the server
 //! has of it.
 
+use anyhow::Context;
 use rand_core::Rng;
 use rayon::prelude::*;
-use shard_geometry::{OrthogonalKey, Pca, StructuredKey, Transform, VectorSet};
+use shard_geometry::{Cells, OrthogonalKey, Pca, StructuredKey, Transform, VectorSet};
 
 use crate::tools::matrix::Matrix;
 use crate::view::{Release, ServerView};
@@ -85,6 +86,17 @@ pub fn coordinates(pca: &Pca, vectors: &VectorSet) -> Matrix {
     let mut out = Matrix::zeros(vectors.rows(), vectors.width());
     pca.project_rows(vectors.values(), out.values_mut());
     out
+}
+
+/// Divides prefixes into `count` cells by k-means.
+///
+/// # Errors
+/// When there are fewer rows than cells.
+pub fn cells_of(prefixes: &Matrix, count: usize, rng: &mut impl Rng) -> anyhow::Result<Vec<u32>> {
+    let values: Vec<f32> = prefixes.values().iter().map(|&x| x as f32).collect();
+    let (_, cells) = Cells::fit(&values, prefixes.width(), count, rng)
+        .with_context(|| format!("{} documents in {count} cells", prefixes.rows()))?;
+    Ok(cells)
 }
 
 /// A family of keys.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use shard_audit::foils::Foil;
 use shard_client::{CellCount, Choice, LayoutChoice, Settings, TransformKind};
 use shard_rlwe::Objective;
 use shard_rlwe::slots::SlotsParameters;
@@ -11,6 +12,7 @@ use shard_rlwe::slots::SlotsParameters;
 use crate::commands::audit::Audit;
 use crate::commands::bench::Bench;
 use crate::commands::reproduce::Reproduce;
+use crate::foils::{self, Foils};
 
 /// Private dense retrieval: the server ranks vectors it cannot read for queries it cannot see.
 #[derive(Parser)]
@@ -212,7 +214,7 @@ pub struct Search {
     /// Documents to return
     #[arg(short = 'k', long, value_name = "COUNT", default_value_t = 10, value_parser = positive)]
     pub top: usize,
-    /// Candidates that are scored under encryption [default: the vault's]
+    /// Candidates that are scored under encryption [default: the vault's; 40 with `--foil global`]
     #[arg(long, value_name = "K", value_parser = positive)]
     pub candidates: Option<usize>,
     /// Cells whose documents are considered [default: all]
@@ -223,6 +225,14 @@ pub struct Search {
     /// Say what the search cost and what the server saw of it
     #[arg(long)]
     pub explain: bool,
+    /// Search another way to protect the vault's vectors, to compare with
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = foils::one,
+        conflicts_with_all = ["nprobe", "objective", "link", "layout", "width", "explain"]
+    )]
+    pub foil: Option<Foil>,
 }
 
 #[derive(Args)]
@@ -238,11 +248,14 @@ pub struct Eval {
     /// Judgements: BEIR's tab-separated columns or TREC's four
     #[arg(long, value_name = "FILE")]
     pub qrels: PathBuf,
-    /// Candidates that are scored under encryption [default: the vault's]
+    /// Candidates that are scored under encryption [default: the vault's; 40 for the foil `global`]
     #[arg(long, value_name = "K", value_parser = positive)]
     pub candidates: Option<usize>,
     #[command(flatten)]
     pub plan: PlanArguments,
+    /// Judge other ways to protect the vault's vectors as well, by commas, or `all`
+    #[arg(long, value_name = "NAME", value_parser = foils::several)]
+    pub foil: Option<Foils>,
 }
 
 #[derive(Args)]

@@ -6,6 +6,7 @@
 mod args;
 mod commands;
 mod embedded;
+mod foils;
 mod input;
 mod output;
 mod systems;

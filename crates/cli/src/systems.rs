@@ -1,9 +1,10 @@
-//! The systems that are compared: raw search, its two foils, and Shard with and without
-//! encryption, all over the documents of one vault.
+//! The systems that are compared: raw search, its two controls, Shard with and without encryption,
+//! and the foils that were asked for, all over the documents of one vault.
 
 use anyhow::Result;
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use shard_audit::foils::{Foil, Run, evaluate_foil};
 use shard_audit::quality::{Bootstrap, Qrels, SystemQuality, evaluate};
 use shard_client::{Answer, Collection, LayoutChoice, SearchOptions, Searcher};
 use shard_geometry::{Ranked, VectorSet, dot_f64, exact_top_k, exact_top_k_f64};
@@ -11,6 +12,7 @@ use shard_protocol::RowBatch;
 use shard_rlwe::Objective;
 
 use crate::embedded::Embedded;
+use crate::foils::protect;
 
 /// Documents ranked for a query: Recall@100 looks no further.
 const DEPTH: usize = 100;
@@ -33,6 +35,10 @@ pub struct Comparison<'a> {
     pub candidates: usize,
     pub objective: Objective,
     pub layout: LayoutChoice,
+    /// Other ways to protect the vectors.
+    pub foils: &'a [Foil],
+    /// Candidates of foils that make a shortlist.
+    pub foil_candidates: usize,
 }
 
 /// Quality of each system.
@@ -43,18 +49,28 @@ pub struct Quality {
     pub corrected_half: SystemQuality,
     pub shard_plain: SystemQuality,
     pub shard_encrypted: SystemQuality,
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "by_name")]
+    pub foils: Vec<(Foil, SystemQuality)>,
 }
 
 impl Quality {
-    pub fn lines(&self) -> [(&'static str, &SystemQuality); 5] {
-        [
+    pub fn lines(&self) -> Vec<(String, &SystemQuality)> {
+        let own = [
             ("raw exact search", &self.raw),
             ("  query centred (control)", &self.centred_full),
             ("  half of the dimensions (control)", &self.corrected_half),
             ("Shard, not encrypted", &self.shard_plain),
             ("Shard, encrypted", &self.shard_encrypted),
-        ]
+        ];
+        let own = own.into_iter().map(|(name, quality)| (name.to_owned(), quality));
+        let foils = self.foils.iter().map(|(foil, quality)| (format!("{foil} (foil)"), quality));
+        own.chain(foils).collect()
     }
+}
+
+/// Foils as an object with a field for each.
+fn by_name<S: Serializer>(foils: &[(Foil, SystemQuality)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(foils.iter().map(|(foil, quality)| (foil.to_string(), quality)))
 }
 
 /// What came of a comparison.
@@ -73,12 +89,10 @@ pub struct Outcome {
     pub left_out: usize,
 }
 
-type Run = Vec<(String, Vec<String>)>;
-
 impl Comparison<'_> {
-    /// Runs every system on every query. `progress` hears of each query searched under
-    /// encryption.
-    pub fn run(&self, progress: &dyn Fn()) -> Result<Outcome> {
+    /// Runs every system on every query. `progress` hears of each query that Shard searched under
+    /// encryption, and of each that a foil did.
+    pub fn run(&self, progress: &(dyn Fn() + Sync)) -> Result<Outcome> {
         let pca = self.collection.model().pca();
         let raw = self.exact(|query| Ok(exact_top_k(self.vectors, query, DEPTH)?))?;
         // (q - mu) . (x - mu) orders documents as (q - mu) . x does.
@@ -120,6 +134,9 @@ impl Comparison<'_> {
         let against = |run: &Run| -> Result<SystemQuality> {
             Ok(SystemQuality::against(&raw, &evaluate(self.qrels, run)?, Bootstrap::default())?)
         };
+        let foil = |&foil: &Foil| -> Result<(Foil, SystemQuality)> {
+            Ok((foil, against(&self.foil_run(foil, progress)?)?))
+        };
         let encrypted = answers.iter().map(|answer| answer.hits.as_slice());
         let quality = Quality {
             raw: SystemQuality::baseline(&raw),
@@ -127,6 +144,7 @@ impl Comparison<'_> {
             corrected_half: against(&half)?,
             shard_plain: against(&self.name(plain.iter().map(Vec::as_slice)))?,
             shard_encrypted: against(&self.name(encrypted))?,
+            foils: self.foils.iter().map(foil).collect::<Result<_>>()?,
         };
         let same = |tie| {
             let pairs = answers.iter().zip(&plain);
@@ -149,6 +167,19 @@ impl Comparison<'_> {
             .map(|row| search(self.queries.row(row)))
             .collect::<Result<Vec<_>>>()?;
         Ok(self.name(ranked.iter().map(Vec::as_slice)))
+    }
+
+    fn foil_run(&self, foil: Foil, progress: &(dyn Fn() + Sync)) -> Result<Run> {
+        let index = self.collection.index();
+        evaluate_foil(
+            &protect(foil, self.vectors)?,
+            self.queries,
+            self.query_ids,
+            &|row| index.id(row).to_owned(),
+            DEPTH,
+            self.foil_candidates,
+            progress,
+        )
     }
 
     /// Rankings by id, cut to the depth that is measured.

@@ -132,10 +132,54 @@ fn vectors_of_somebody_else_are_audited_against_their_originals() {
     desk.refused(&foreign, &["protected.npy", "expected 50 rows", "found 49"]);
 }
 
+/// The verdict of each channel that has one.
+fn verdicts(report: &Value) -> Vec<(&str, &str)> {
+    let sections = report["sections"].as_array().expect("a list of sections");
+    sections
+        .iter()
+        .filter_map(|section| Some((section["name"].as_str()?, section["verdict"].as_str()?)))
+        .collect()
+}
+
+#[test]
+fn foils_are_audited_by_every_channel_whatever_their_width() {
+    const OWN: [&str; 6] = [
+        "shape",
+        "same-key-neighbours",
+        "partial-alignment",
+        "reference-lookup",
+        "unsupervised-alignment",
+        "membership",
+    ];
+    let desk = Desk::with_vault("6", &random_rows(260, 16, 1));
+    desk.npy("queries.npy", &random_rows(5, 16, 2));
+    let audit = |foil: &str| {
+        let flags = ["--queries", "queries.npy", "--foil", foil, "--json", "-"];
+        parsed(&desk.succeeds(&[&AUDIT[..4], &flags].concat()))
+    };
+    let raw = audit("raw");
+    for name in OWN {
+        assert!(verdicts(&raw).contains(&(name, "open")), "{name}: {:?}", verdicts(&raw));
+    }
+    assert_eq!(raw["metadata"]["queries"], 5);
+    for foil in ["global", "pq-only", "gaussian-projection", "orthogonal-projection"] {
+        let report = audit(foil);
+        let verdicts = verdicts(&report);
+        for name in OWN {
+            assert!(verdicts.iter().any(|(channel, _)| *channel == name), "{foil} {name}");
+        }
+    }
+    let noise = audit("gaussian");
+    for name in OWN.into_iter().filter(|&name| name != "shape") {
+        assert!(!verdicts(&noise).contains(&(name, "open")), "{name}: {:?}", verdicts(&noise));
+    }
+}
+
 #[test]
 fn wrong_usage_is_told_before_anything_is_opened() {
     let desk = Desk::new();
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 5] = [
+        (&["audit", VAULT, "--foil", "rot13"], "pq-only"),
         (&["audit"], "VAULT"),
         (&["audit", VAULT, "--only", "shapes"], "shapes"),
         (&["audit", "--release", "protected.npy"], "--originals"),

@@ -111,6 +111,51 @@ fn a_flat_array_is_one_query_and_a_table_is_several() {
 }
 
 #[test]
+fn foils_are_searched_in_shards_place() {
+    let documents = random_rows(200, 16, 1);
+    let desk = Desk::with_vault("4", &documents);
+    desk.npy("query.npy", &documents[7..8]);
+    let exact = desk.hits(&["-k", "5", "--foil", "raw"]);
+    assert_eq!(exact[0].0, "7");
+    let norm = vectors::dot(&documents[7], &documents[7]);
+    assert!((exact[0].1 - norm).abs() < 1e-5, "{exact:?}");
+    for foil in
+        ["global", "pq-only", "gaussian=1000000000", "gaussian-projection", "orthogonal-projection"]
+    {
+        let flags = ["--query", "query.npy", "-k", "5", "--foil", foil];
+        let report = &desk.search(&flags)[0];
+        assert_eq!((report["foil"].as_str(), hits(report).len()), (Some(foil), 5));
+        assert!(hits(report).iter().any(|(id, _)| id == "7"), "{foil}: {report}");
+        // What a foil is made from is the same every time.
+        assert_eq!(hits(report), hits(&desk.search(&flags)[0]), "{foil}");
+    }
+    let shortlist = desk.hits(&["-k", "9", "--foil", "global", "--candidates", "3"]);
+    assert_eq!(shortlist.len(), 3);
+}
+
+#[test]
+fn flags_that_mean_nothing_to_a_foil_are_refused() {
+    let desk = Desk::with_small_vault();
+    let search = ["search", VAULT, "--query", "query.npy", "--key-file", KEY, "--foil"];
+    let usage: [(&[&str], &[&str]); 4] = [
+        (&["rot13"], &["rot13", "raw", "global", "pq-only", "gaussian-projection"]),
+        (&["gaussian=-1"], &["positive"]),
+        (&["global", "--explain"], &["--explain"]),
+        (&["raw", "--nprobe", "2"], &["--nprobe"]),
+    ];
+    for (flags, words) in usage {
+        let output = desk.shard(&[&search[..], flags].concat()).output().expect("shard starts");
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{complaint}");
+        assert!(words.iter().all(|word| complaint.contains(word)), "{complaint}");
+    }
+    let ranks_all = [&search[..], &["pq-only", "--candidates", "3"]].concat();
+    desk.refused(&ranks_all, &["--candidates", "pq-only"]);
+    let few = Desk::with_vault("2", &random_rows(10, 12, 1));
+    few.refused(&[&search[..], &["global"]].concat(), &["foil global"]);
+}
+
+#[test]
 fn a_query_of_zeros_scores_zero() {
     let desk = Desk::with_small_vault();
     desk.npy("query.npy", &[vec![0.0; 12]]);

@@ -126,6 +126,15 @@ impl ReverseMap {
         out
     }
 
+    /// `W` itself.
+    pub fn dense(&self) -> Matrix {
+        let mut out = self.left.times(&self.right);
+        if self.plus_identity {
+            (0..out.rows()).for_each(|at| out.row_mut(at)[at] += 1.0);
+        }
+        out
+    }
+
     /// Directions that the pairs determine.
     pub fn rank(&self) -> usize {
         self.rank

@@ -2,6 +2,7 @@
 //!
 //! A known pair is a residual `r` and the row `z = H r` that is stored for it. Modules:
 //! - [`estimators`]: maps from rows back to residuals, fitted to known pairs;
+//! - [`affine`]: maps between vectors and their coordinates;
 //! - [`span`]: everything that pairs determine of a row, and matching by nothing else;
 //! - [`trial`]: one game of disclosed pairs, held-out targets and a gallery;
 //! - [`procrustes`]: one rotation for all rows, the foil;
@@ -10,6 +11,7 @@
 //! - [`unsupervised`]: no pairs at all, but a corpus of the same kind;
 //! - [`structured`]: keys made of signs, permutations and Hadamard rounds.
 
+pub mod affine;
 pub mod estimators;
 pub mod partial;
 pub mod procrustes;

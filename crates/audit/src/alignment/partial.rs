@@ -11,13 +11,13 @@
 //! and norms are compared with no pair at all.
 
 use anyhow::{Context, Result};
-use shard_geometry::{Cells, Pca};
+use shard_geometry::Pca;
 
 use super::estimators::Estimator;
 use super::span::{Matcher, fixed_point_scale};
 use super::trial::{Attack, Disclosure, Draw, Measured, Trial, measure};
 use crate::finding::{Finding, Plot, Section, Series, Verdict};
-use crate::subject::{Corpus, KeyFamily, Subject, coordinates, protect};
+use crate::subject::{Corpus, KeyFamily, Subject, cells_of, coordinates, protect};
 use crate::tools::matrix::Matrix;
 use crate::tools::statistics::generator;
 
@@ -282,10 +282,7 @@ struct Game<'a> {
 impl Game<'_> {
     /// Cells of all rows.
     fn cells(&self, prefixes: &Matrix, count: usize, seed: u64) -> Result<Vec<u32>> {
-        let narrow: Vec<f32> = prefixes.values().iter().map(|&x| x as f32).collect();
-        let rng = &mut generator(seed, 500 + count as u64);
-        let (_, cells) = Cells::fit(&narrow, prefixes.width(), count, rng).context("k-means")?;
-        Ok(cells)
+        cells_of(prefixes, count, &mut generator(seed, 500 + count as u64))
     }
 
     /// A game under fresh keys. Only rows that take part in it are protected.

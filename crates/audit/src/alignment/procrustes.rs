@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 use shard_geometry::{OrthogonalKey, Pca};
 
 use super::estimators::{Estimator, Pairs};
-use super::trial::{Draw, cosines, hits};
+use super::trial::{Draw, hits};
 use crate::finding::{Finding, Plot, Section, Series, Verdict};
 use crate::subject::{Corpus, Subject, coordinates};
-use crate::tools::matrix::Matrix;
+use crate::tools::matrix::{Matrix, cosines};
 use crate::tools::neighbours::{Metric, places};
 use crate::tools::statistics::{generator, hierarchical_interval, mean};
 
@@ -223,13 +223,7 @@ fn score(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shard_geometry::gaussian::Normals;
-
-    fn normal(rows: usize, width: usize, seed: u64) -> Matrix {
-        let mut matrix = Matrix::zeros(rows, width);
-        Normals::new(&mut generator(seed, 1)).fill(matrix.values_mut());
-        matrix
-    }
+    use crate::tools::matrix::normal;
 
     fn recall(native: &Matrix, rotated: &Rotated, draw: &Draw, pairs: usize) -> (f64, f64) {
         let scores = score(native, draw, rotated, pairs, Estimator::Procrustes).expect("a score");

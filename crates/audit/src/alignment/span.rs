@@ -115,15 +115,9 @@ pub fn fixed_point_scale(rows: &Matrix, reference: &Matrix) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::matrix::normal;
     use crate::tools::statistics::{generator, mean};
     use shard_geometry::OrthogonalKey;
-    use shard_geometry::gaussian::Normals;
-
-    fn normal(rows: usize, width: usize, seed: u64) -> Matrix {
-        let mut matrix = Matrix::zeros(rows, width);
-        Normals::new(&mut generator(seed, 0)).fill(matrix.values_mut());
-        matrix
-    }
 
     /// The share of the first hundred rows that are placed first, with pairs of the last ones.
     fn recall(rows: &Matrix, residuals: &Matrix, pairs: usize, matcher: Matcher) -> f64 {

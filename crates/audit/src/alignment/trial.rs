@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::estimators::{Estimator, Factors, Pairs};
 use super::span::{Matcher, Span, places_by_norm};
 use crate::finding::Finding;
-use crate::tools::matrix::Matrix;
+use crate::tools::matrix::{Matrix, cosines};
 use crate::tools::neighbours::{Metric, places};
 use crate::tools::statistics::{hierarchical_interval, mean, sample};
 
@@ -232,17 +232,6 @@ impl Trial {
         }
         Ok(outcome)
     }
-}
-
-/// The cosine of each row with the other matrix's; zero where either is.
-pub fn cosines(a: &Matrix, b: &Matrix) -> Vec<f64> {
-    let norms = a.norms().into_iter().zip(b.norms());
-    let products = a.iter().zip(b.iter());
-    let products = products.map(|(a, b)| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>());
-    let cosine = |(product, (a, b)): (f64, (f64, f64))| {
-        if a > 0.0 && b > 0.0 { product / (a * b) } else { 0.0 }
-    };
-    products.zip(norms).map(cosine).collect()
 }
 
 /// One for every place among the first `k`, else zero. A place that rests on a tie is the mean

@@ -9,7 +9,8 @@
 //!    nearest auxiliary residual, and `W` becomes the Procrustes map of that assignment; again.
 //!
 //! This needs directions whose variances differ by more than sampling blurs them, and skewed
-//! coordinates. It is run with one key for all rows, and cell by cell; in both the attacker is
+//! coordinates. Before either, rows are taken for residuals *as stored*: a release that is found so
+//! has no key. Alignment is run with one key for all rows, and cell by cell; in both the attacker is
 //! granted the owner's principal axes, and in the latter which auxiliary documents belong in which
 //! cell: more than a server has.
 
@@ -51,13 +52,8 @@ struct Cloud {
 
 impl Cloud {
     fn new(rows: &Matrix) -> Self {
-        let mut mean = vec![0.0; rows.width()];
-        rows.iter().for_each(|row| mean.iter_mut().zip(row).for_each(|(m, x)| *m += x));
-        mean.iter_mut().for_each(|m| *m /= rows.rows().max(1) as f64);
-        let mut centred = rows.clone();
-        for row in centred.values_mut().chunks_exact_mut(mean.len()) {
-            row.iter_mut().zip(&mean).for_each(|(x, m)| *x -= m);
-        }
+        let mean = rows.column_means();
+        let centred = rows.clone().minus(&mean);
         Self { mean, centred }
     }
 
@@ -84,16 +80,7 @@ pub struct Alignment {
 impl Alignment {
     /// Residuals that rows are taken for.
     pub fn apply(&self, rows: &Matrix) -> Matrix {
-        let width = rows.width();
-        let mut centred = rows.clone();
-        for row in centred.values_mut().chunks_exact_mut(width) {
-            row.iter_mut().zip(&self.stored_mean).for_each(|(x, m)| *x -= m);
-        }
-        let mut out = self.map.apply(&centred);
-        for row in out.values_mut().chunks_exact_mut(width) {
-            row.iter_mut().zip(&self.native_mean).for_each(|(x, m)| *x += m);
-        }
-        out
+        self.map.apply(&rows.clone().minus(&self.stored_mean)).plus(&self.native_mean)
     }
 }
 
@@ -184,6 +171,11 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     record("keys=one,attack=moments,pairs=0", &by_moments, chance);
     record("keys=one,attack=refined,pairs=0", &by_refined, chance);
 
+    // Targets are the first of the released rows, and so is the gallery.
+    let stored = known.rows.select(&released[..targets.len()]);
+    let as_stored = hits(&places(&stored, &gallery, &targets, Metric::Cosine), 1);
+    record("keys=cells,attack=as-stored,pairs=0", &as_stored, chance);
+
     progress("alignment without pairs: cell by cell");
     let (moments, refined) = by_cell(&known, auxiliary, released, &gallery, rng)?;
     let in_cells = !moments.is_empty();
@@ -193,14 +185,14 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     } else {
         section.notes.push(format!(
             "No cell has {FEWEST} rows of each half: there is no cloud to align in any, and \
-             the verdict rests on one key for all rows, which your release does not use."
+             the verdict rests also on one key for all rows, which your release does not use."
         ));
     }
     section.notes.push(
         "The attacker has no known pair but half of your documents' vectors as a sample of the \
          same kind, and lays one cloud of points over the other. `keys=one` is your data under a \
          single key; `keys=cells` is your release, with the attacker told which sample belongs to \
-         which cell. Chance is one candidate drawn blindly. A failure here is that of these two \
+         which cell. `as-stored` takes stored rows for the vectors themselves. Chance is one candidate drawn blindly. A failure here is that of these two \
          methods, not a proof."
             .into(),
     );
@@ -258,12 +250,10 @@ fn by_cell(
 mod tests {
     use super::*;
     use crate::subject::KeyFamily;
-    use shard_geometry::gaussian::Normals;
 
     /// Squares of normals are skewed; variances fall by a fifth from each direction to the next.
     fn skewed(rows: usize, width: usize, seed: u64) -> Matrix {
-        let mut matrix = Matrix::zeros(rows, width);
-        Normals::new(&mut generator(seed, 0)).fill(matrix.values_mut());
+        let mut matrix = Matrix::normal(rows, width, &mut generator(seed, 0));
         for row in 0..rows {
             let mut scale = 1.0;
             for x in matrix.row_mut(row) {
@@ -295,11 +285,7 @@ mod tests {
 
     #[test]
     fn a_round_cloud_gives_nothing_to_align_by() {
-        let round = |seed| {
-            let mut matrix = Matrix::zeros(1_000, 24);
-            Normals::new(&mut generator(seed, 0)).fill(matrix.values_mut());
-            matrix
-        };
+        let round = |seed| Matrix::normal(1_000, 24, &mut generator(seed, 0));
         let (moments, refined) = recall(&round(1), &round(2));
         assert!(moments < 0.05 && refined < 0.05, "{moments} {refined}");
     }

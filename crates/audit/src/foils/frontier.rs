@@ -11,12 +11,13 @@ use rayon::prelude::*;
 use shard_geometry::{Pca, VectorSet, exact_top_k};
 
 use super::foil::Foil;
-use super::measure::{PlainShard, SHARD_CANDIDATES, shares, vectors_of};
+use super::measure::{PlainShard, RESAMPLES, SHARD_CANDIDATES, vectors_of};
 use super::native::{link_by_norm, link_directly, right};
 use super::protected::{CANDIDATES, Protected};
 use crate::finding::{Finding, Plot, Section, Series, Verdict};
 use crate::subject::{Subject, coordinates};
 use crate::tools::matrix::Matrix;
+use crate::tools::neighbours::shares;
 use crate::tools::statistics::{generator, interval, mean, sample};
 
 /// Documents that are protected by each foil.
@@ -36,9 +37,6 @@ const FEWEST_ROWS: usize = 64;
 
 /// Budgets of the Gaussian release.
 const EPSILONS: [f64; 6] = [1.0, 64.0, 512.0, 4096.0, 32768.0, 262_144.0];
-
-/// Resamples behind every interval.
-const RESAMPLES: usize = 2000;
 
 const NAME: &str = "frontier";
 
@@ -133,25 +131,33 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     let exact = search(&queries, |query| {
         Ok(exact_top_k(&base, query, 10)?.iter().map(|hit| hit.row).collect())
     })?;
-    let shard = PlainShard::fit(&base, subject.public)?;
-    let found = shard.search(&queries, SHARD_CANDIDATES.min(chosen.len()), 10)?;
+    let shard = PlainShard::fit(&base, subject.public.max(1))?;
     let game = Game {
         gallery: Matrix::from_vectors(&base).select(&gallery),
         coordinates: shard.coordinates.select(&gallery),
         answers: (0..targets).collect(),
     };
     let mut points: Vec<(String, &str, Point)> = Vec::new();
-    let released = subject.release().rows.select(&rows[..targets]);
-    // Shard's axes are those of all documents, not of the sample that the foils protect.
-    let axes = Pca::fit(&vectors_of(&subject.vectors)?)?;
-    let native = vectors_of(&game.gallery)?;
-    let whole = Game {
-        gallery: game.gallery.clone(),
-        coordinates: coordinates(&axes, &native),
-        answers: game.answers.clone(),
-    };
-    let (attack, linked) = whole.link(&released, subject.public..base.width());
-    points.push(("shard".into(), attack, Point { utility: shares(&exact, &found), linked }));
+    if subject.public > 0 {
+        let found = shard.search(&queries, SHARD_CANDIDATES.min(chosen.len()), 10)?;
+        let released = subject.release().rows.select(&rows[..targets]);
+        // Shard's axes are those of all documents, not of the sample that the foils protect.
+        let axes = Pca::fit(&vectors_of(&subject.vectors)?)?;
+        let native = vectors_of(&game.gallery)?;
+        let whole = Game {
+            gallery: game.gallery.clone(),
+            coordinates: coordinates(&axes, &native),
+            answers: game.answers.clone(),
+        };
+        let (attack, linked) = whole.link(&released, subject.public..base.width());
+        points.push(("shard".into(), attack, Point { utility: shares(&exact, &found), linked }));
+    } else {
+        section.notes.push(
+            "What is audited is not Shard's, and nothing searches it here: there is no verdict, and \
+             the foils stand for comparison."
+                .into(),
+        );
+    }
 
     let gaussian = EPSILONS.map(|epsilon| Foil::Gaussian { epsilon });
     for foil in [Foil::Raw, Foil::Global, Foil::PqOnly].into_iter().chain(gaussian) {
@@ -182,8 +188,10 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
                 .chance((10.0 / chosen.len() as f64).min(1.0)),
         );
     }
-    section.headline = Some(0);
-    section.verdict = Some(verdict(&section.findings[0]));
+    if subject.public > 0 {
+        section.headline = Some(0);
+        section.verdict = Some(verdict(&section.findings[0]));
+    }
     section.plots.push(plot(&points));
     Ok(section)
 }

@@ -1,5 +1,5 @@
-//! What the tables and channels of this folder share: Shard without its keys, rankings by name,
-//! shares of neighbours found.
+//! What the tables and channels of this folder share: Shard without its keys, rankings by name, and
+//! corpora.
 
 use anyhow::{Result, ensure};
 use rayon::prelude::*;
@@ -8,10 +8,13 @@ use shard_geometry::{FlatRouter, Pca, VectorSet, top_k};
 use super::protected::Run;
 use crate::subject::{Corpus, coordinates};
 use crate::tools::matrix::Matrix;
-use crate::tools::neighbours::{Metric, nearest_allowed};
+use crate::tools::neighbours::{Metric, nearest_others};
 
 /// The seed of the paper's tables.
 pub(super) const SEED: u64 = 2026;
+
+/// Resamples behind every interval of this folder's channels.
+pub(super) const RESAMPLES: usize = 2000;
 
 /// Documents ranked for a query: Recall@100 looks no further.
 pub(super) const DEPTH: usize = 100;
@@ -94,28 +97,7 @@ pub(super) fn named(corpus: &Corpus, rankings: &[Vec<u32>]) -> Run {
 /// The `k` nearest other rows of each probe, by distance. Distances survive centring and rotation,
 /// so what is near in the whole space and in a part of it is asked in the same way.
 pub(super) fn other_neighbours(rows: &Matrix, probes: &[usize], k: usize) -> Vec<Vec<u32>> {
-    let queries = rows.select(probes);
-    nearest_allowed(&queries, rows, k, Metric::Distance, |probe, row| probes[probe] != row)
-}
-
-/// For every probe the share of `truth` that is in `found`.
-pub(super) fn shares(truth: &[Vec<u32>], found: &[Vec<u32>]) -> Vec<f64> {
-    let share = |(truth, found): (&Vec<u32>, &Vec<u32>)| {
-        let shared = truth.iter().filter(|row| found.contains(row)).count();
-        if truth.is_empty() { 0.0 } else { shared as f64 / truth.len() as f64 }
-    };
-    truth.iter().zip(found).map(share).collect()
-}
-
-/// The cosine of every row with the same row of another matrix; zero where either is zero.
-pub(super) fn cosines(rows: &Matrix, others: &Matrix) -> Vec<f64> {
-    let (norms, lengths) = (rows.norms(), others.norms());
-    let cosine = |row: usize| {
-        let product: f64 = rows.row(row).iter().zip(others.row(row)).map(|(x, y)| x * y).sum();
-        let length = norms[row] * lengths[row];
-        if length > 0.0 { product / length } else { 0.0 }
-    };
-    (0..rows.rows()).map(cosine).collect()
+    nearest_others(rows, probes, k, Metric::Distance)
 }
 
 /// Some rows as a set of vectors.
@@ -158,19 +140,5 @@ mod tests {
         let short = shard.search(&queries, 5, 20).unwrap();
         assert!(short.iter().all(|rows| rows.len() == 5));
         assert!(PlainShard::fit(&vectors, 0).is_err());
-    }
-
-    #[test]
-    fn neighbours_leave_the_probe_out_and_shares_count_per_probe() {
-        let rows = Matrix::new(1, vec![0.0, 1.0, 1.5, 9.0]);
-        assert_eq!(other_neighbours(&rows, &[3, 1], 2), [[2, 1], [2, 0]]);
-        assert_eq!(shares(&[vec![1, 2], vec![3, 4]], &[vec![2, 1], vec![5, 4]]), [1.0, 0.5]);
-    }
-
-    #[test]
-    fn cosines_pair_rows() {
-        let rows = Matrix::new(2, vec![3.0, 4.0, 0.0, 0.0, 1.0, 0.0]);
-        let others = Matrix::new(2, vec![6.0, 8.0, 1.0, 0.0, 0.0, 2.0]);
-        assert_eq!(cosines(&rows, &others), [1.0, 0.0, 0.0]);
     }
 }

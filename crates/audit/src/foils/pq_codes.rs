@@ -10,13 +10,12 @@ use anyhow::Result;
 use shard_geometry::{ProductQuantizer, VectorSet};
 
 use super::foil::Foil;
-use super::measure::{
-    PlainShard, SEED, cosines, largest, other_neighbours, select, shares, vectors_of,
-};
+use super::measure::{PlainShard, RESAMPLES, SEED, largest, other_neighbours, select, vectors_of};
 use super::protected::{Codes, Stored, rotate};
 use crate::finding::{Finding, Section, Verdict};
 use crate::subject::{Corpus, Subject};
-use crate::tools::matrix::Matrix;
+use crate::tools::matrix::{Matrix, cosines};
+use crate::tools::neighbours::shares;
 use crate::tools::statistics::{generator, interval, mean, sample};
 
 /// Documents that the channel of an audit looks at.
@@ -30,9 +29,6 @@ const TABLE_ROWS: usize = 20_000;
 
 /// Fewest documents with ten neighbours that are not simply all others.
 const FEWEST_ROWS: usize = 64;
-
-/// Resamples of probes behind every interval.
-const RESAMPLES: usize = 2000;
 
 /// Streams of random words, by use.
 const ROWS: u64 = 1;
@@ -102,16 +98,25 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     let (seed, total) = (subject.seed, subject.vectors.rows());
     section.notes.push(
         "A server that is given product-quantisation codes, so that clients can search them, can \
-         decode them: the documents' neighbours, and near copies of their rotated vectors. This \
-         vault's server holds no such codes. The figures are what the foil `global` would publish \
-         of the same documents."
+         decode them: the documents' neighbours, and near copies of their rotated vectors. The \
+         figures are what the foil `global` would publish of the same documents."
             .into(),
     );
-    section.verdict = Some(Verdict::Closed);
-    section.headline = Some(0);
-    section.findings.push(
-        Finding::new(NAME, "system=shard", "code_bytes_per_row", 0.0).chance(0.0).on(seed, total),
-    );
+    if subject.public > 0 {
+        section.notes.push("This vault's server holds no such codes.".into());
+        section.verdict = Some(Verdict::Closed);
+        section.headline = Some(0);
+        section.findings.push(
+            Finding::new(NAME, "system=shard", "code_bytes_per_row", 0.0)
+                .chance(0.0)
+                .on(seed, total),
+        );
+    } else {
+        section.notes.push(
+            "What is audited is not Shard's: there is no verdict on codes that its server may hold."
+                .into(),
+        );
+    }
     if total < FEWEST_ROWS {
         section.notes.push(format!(
             "{total} documents are too few to train codebooks: the foil was not measured."
@@ -327,7 +332,7 @@ mod tests {
         assert!(overlap.value > 3.0 * overlap.chance.unwrap() && overlap.ci95.is_some());
         // Too few documents are a note, not an error.
         let small = channel(&subject(20, 16, 1), &|_| ()).unwrap();
-        assert_eq!((small.findings.len(), small.notes.len()), (1, 2));
+        assert_eq!((small.findings.len(), small.notes.len()), (1, 3));
     }
 
     #[test]

@@ -1,12 +1,8 @@
 //! A collection under a foil: what the server stores, what the client keeps, and searches.
 
 use anyhow::{Context, Result};
-use rayon::prelude::*;
 use shard_geometry::gaussian::Normals;
-use shard_geometry::{
-    OrthogonalKey, Pca, ProductQuantizer, QuantizedMetric, QuantizedRows, Ranked, VectorSet,
-    check_vector, exact_top_k, exact_top_k_f64, top_k,
-};
+use shard_geometry::{OrthogonalKey, Pca, ProductQuantizer, QuantizedRows, VectorSet};
 
 use super::encrypted::Operands;
 use super::foil::Foil;
@@ -221,108 +217,10 @@ impl Protected {
         };
         Release { cells: vec![0; rows.rows()], rows, prefixes: None }
     }
-
-    /// The best `k` rows for a query, as a user of the foil would have them: `global` takes
-    /// `candidates` rows from its codes and scores them under encryption, the others rank all rows.
-    ///
-    /// # Errors
-    /// When the query has another width or a value that is not finite, or the operating system gives
-    /// no randomness.
-    pub fn search(&self, query: &[f32], k: usize, candidates: usize) -> Result<Vec<Ranked>> {
-        self.rank(query, k, candidates, |operands, query, rows| {
-            Ok(operands.encrypted_scores(query, rows)?.rounded())
-        })
-    }
-
-    /// The same without encryption: what the encrypted search is compared with.
-    ///
-    /// # Errors
-    /// When the query has another width or a value that is not finite.
-    pub fn search_in_the_clear(
-        &self,
-        query: &[f32],
-        k: usize,
-        candidates: usize,
-    ) -> Result<Vec<Ranked>> {
-        self.rank(query, k, candidates, |operands, query, rows| Ok(operands.scores(query, rows)))
-    }
-
-    fn rank(
-        &self,
-        query: &[f32],
-        k: usize,
-        candidates: usize,
-        score: impl Fn(&Operands, &[f64], &[u32]) -> Result<Vec<f64>>,
-    ) -> Result<Vec<Ranked>> {
-        match (&self.stored, &self.kept) {
-            (Stored::Rows(rows), Kept::Projection(projection)) => {
-                check_vector(projection.width(), query)?;
-                let query = Matrix::new(query.len(), query.iter().map(|&q| f64::from(q)).collect());
-                Ok(exact_top_k_f64(rows, query.times_transposed(projection).values(), k)?)
-            }
-            (Stored::Rows(rows), _) => Ok(exact_top_k(rows, query, k)?),
-            (Stored::Codes(codes), Kept::Rotation { pca, key }) => {
-                check_vector(pca.width(), query)?;
-                let query = single(&turn(key, pca.uncentred(query)));
-                let metric = QuantizedMetric::InnerProduct;
-                Ok(codes.quantizer.shortlist(&codes.rows, &query, metric, k)?)
-            }
-            (Stored::Scored { operands, codes }, Kept::Rotation { pca, key }) => {
-                check_vector(pca.width(), query)?;
-                // The router is centred, the scoring query is not: the paper's correction.
-                let router = single(&turn(key, pca.centred(query)));
-                let metric = QuantizedMetric::Distance;
-                let shortlist =
-                    codes.quantizer.shortlist(&codes.rows, &router, metric, candidates.max(1))?;
-                let rows: Vec<u32> = shortlist.iter().map(|hit| hit.row).collect();
-                let scores = score(operands, &turn(key, pca.uncentred(query)), &rows)?;
-                Ok(top_k(rows.into_iter().zip(scores), k))
-            }
-            (Stored::Codes(_) | Stored::Scored { .. }, _) => {
-                unreachable!("codes are of rotated rows")
-            }
-        }
-    }
 }
 
-/// `R` times the first coordinates.
-fn turn(key: &OrthogonalKey, mut coordinates: Vec<f64>) -> Vec<f64> {
-    coordinates.truncate(key.width());
-    key.apply(&mut coordinates);
-    coordinates
-}
-
-fn single(values: &[f64]) -> Vec<f32> {
-    values.iter().map(|&x| x as f32).collect()
-}
-
-/// Rankings by name, query by query: what [`evaluate`](crate::quality::evaluate) takes.
-pub type Run = Vec<(String, Vec<String>)>;
-
-/// Searches with every query and names what was found. `progress` hears of each query.
-///
-/// # Errors
-/// As [`Protected::search`].
-///
-/// # Panics
-/// When there is not a name for each query.
-pub fn evaluate_foil(
-    protected: &Protected,
-    queries: &VectorSet,
-    query_ids: &[String],
-    name: &(dyn Fn(u32) -> String + Sync),
-    depth: usize,
-    candidates: usize,
-    progress: &(dyn Fn() + Sync),
-) -> Result<Run> {
-    assert_eq!(queries.rows(), query_ids.len(), "a name for each query");
-    let search = |(row, id): (usize, &String)| {
-        let hits = protected.search(queries.row(row), depth, candidates)?;
-        progress();
-        Ok((id.clone(), hits.iter().map(|hit| name(hit.row)).collect()))
-    };
-    query_ids.par_iter().enumerate().map(search).collect()
-}
+mod search;
+pub use search::{Run, evaluate_foil};
 
 #[cfg(test)]
 mod tests;

@@ -11,11 +11,12 @@ use anyhow::Result;
 use shard_geometry::Pca;
 use shard_geometry::gaussian::Normals;
 
-use super::measure::{SEED, other_neighbours, select, shares, vectors_of};
+use super::measure::{RESAMPLES, SEED, other_neighbours, select, vectors_of};
 use super::native::{link_directly, right};
 use crate::finding::{Finding, Plot, Section, Series};
 use crate::subject::{Corpus, Subject, coordinates};
 use crate::tools::matrix::Matrix;
+use crate::tools::neighbours::shares;
 use crate::tools::statistics::{generator, interval, mean, sample};
 
 /// Documents that are looked at.
@@ -29,9 +30,6 @@ const FEWEST_ROWS: usize = 32;
 
 /// The distortion that the paper's baseline asks for.
 const FLOOR: f64 = 0.10;
-
-/// Resamples of probes behind every interval.
-const RESAMPLES: usize = 2000;
 
 /// `sigma_rec` after `0, 1, .., d` directions, from the variances along them.
 pub fn distortions(variances: &[f64]) -> Vec<f64> {

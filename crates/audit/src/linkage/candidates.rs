@@ -68,7 +68,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     let mut rng = generator(subject.seed, 151);
     let queries = queries.select(&sample(queries.rows(), QUERIES, &mut rng));
     progress("requests: routing sample queries");
-    let requests = requests(subject, &queries);
+    let requests = requests(subject, &queries)?;
     if section.findings.is_empty() {
         let seen = |request: &Request| SeenRequest { candidates: request.as_sent() };
         let log: Vec<SeenRequest> = requests.iter().map(seen).collect();
@@ -77,7 +77,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         }
     }
     progress("requests: linkability");
-    let again = super::requests::requests(subject, &reworded(&queries, &mut rng));
+    let again = super::requests::requests(subject, &reworded(&queries, &mut rng))?;
     let against = |shift: usize| -> Vec<f64> {
         let pairs = (0..requests.len()).map(|at| (at, (at + shift) % requests.len()));
         pairs.map(|(a, b)| jaccard(&requests[a].ranked, &again[b].ranked)).collect()
@@ -97,7 +97,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
             .chance(mean(&different))
             .on(subject.seed, subject.vectors.rows()),
     );
-    add_directions(&mut section, subject, &queries, &requests, progress);
+    add_directions(&mut section, subject, &queries, &requests, progress)?;
     section.notes.extend([
         format!(
             "The server learns which rows are asked for. Two wordings of one query share {:.0} % \
@@ -147,13 +147,13 @@ fn add_directions(
     queries: &Matrix,
     requests: &[Request],
     progress: &dyn Fn(&str),
-) {
+) -> anyhow::Result<()> {
     let release = subject.release();
     let members = release.members();
     let rows = subject.vectors.rows();
     let truth = nearest(queries, &subject.vectors, DEPTH, Metric::Product);
     let residuals =
-        coordinates_of(subject, queries).columns(subject.public..subject.coordinates.width());
+        coordinates_of(subject, queries)?.columns(subject.public..subject.coordinates.width());
     let own_residuals = subject.residuals();
     let [cosine_chance, overlap_chance] = blind(subject, queries, requests, &truth);
     for (order, sent) in [("distance", false), ("sent", true)] {
@@ -204,6 +204,7 @@ fn add_directions(
             }
         }
     }
+    Ok(())
 }
 
 /// What knowing nothing gives: the cosine of as many random documents' centroid with the query,

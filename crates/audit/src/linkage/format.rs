@@ -89,8 +89,7 @@ mod tests {
     #[test]
     fn eight_bits_have_255_levels_and_noise_the_deviation_named() {
         let mut rng = generator(3, 0);
-        let mut normal = Matrix::zeros(400, 50);
-        Normals::new(&mut rng).fill(normal.values_mut());
+        let normal = Matrix::normal(400, 50, &mut rng);
         let mut rounded = normal.clone();
         Format::Int8.round(&mut rounded, &mut rng);
         let mut levels: Vec<u32> =

@@ -6,10 +6,9 @@
 
 use anyhow::Context;
 use rand_core::Rng;
-use shard_geometry::gaussian::Normals;
-use shard_geometry::{Cells, Pca, VectorSet};
+use shard_geometry::{Pca, VectorSet};
 
-use crate::subject::{KeyFamily, Subject, coordinates, protect};
+use crate::subject::{KeyFamily, Subject, cells_of, coordinates, protect};
 use crate::tools::matrix::Matrix;
 use crate::tools::statistics::{area_under_curve, below, generator, mean, quantile, sample};
 use crate::view::Release;
@@ -122,21 +121,8 @@ pub fn fixed_point(residuals: &Matrix, release: &Release, documents: &[Option<us
     if (median / power - 1.0).abs() < 1e-3 { power } else { median }
 }
 
-/// Divides prefixes into `count` cells by k-means.
-///
-/// # Errors
-/// When there are fewer rows than cells.
-pub fn cells_of(prefixes: &Matrix, count: usize, rng: &mut impl Rng) -> anyhow::Result<Vec<u32>> {
-    let values: Vec<f32> = prefixes.values().iter().map(|&x| x as f32).collect();
-    let (_, cells) = Cells::fit(&values, prefixes.width(), count, rng)
-        .with_context(|| format!("{} documents in {count} cells", prefixes.rows()))?;
-    Ok(cells)
-}
-
 fn random_directions(rows: &Matrix, rng: &mut impl Rng) -> Matrix {
-    let mut directions = Matrix::zeros(rows.rows(), rows.width());
-    Normals::new(rng).fill(directions.values_mut());
-    let mut directions = directions.normalised();
+    let mut directions = Matrix::normal(rows.rows(), rows.width(), rng).normalised();
     for (at, norm) in rows.norms().into_iter().enumerate() {
         directions.row_mut(at).iter_mut().for_each(|x| *x *= norm);
     }

@@ -11,7 +11,7 @@
 
 use super::game::{fixed_point, squared_distance};
 use super::same_key::rows_of_documents;
-use super::{unfit, verdict};
+use super::{verdict, without_rows};
 use crate::finding::{Finding, Section};
 use crate::subject::Subject;
 use crate::tools::matrix::Matrix;
@@ -86,7 +86,7 @@ struct View {
 pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Section> {
     const NAME: &str = "membership";
     let mut section = Section::new(NAME, "Whether a known document is stored");
-    if let Some(note) = unfit(subject) {
+    if let Some(note) = without_rows(subject) {
         section.notes.push(note);
         return Ok(section);
     }
@@ -134,9 +134,9 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     let seen = seen.filter(|(_, f)| f.metric == "auc" && f.setting.ends_with("seen-by=server"));
     if let Some((at, best)) = seen.max_by(|(_, a), (_, b)| a.value.total_cmp(&b.value)) {
         let note = format!(
-            "An attacker who has a document's vector and the model can tell whether it is stored: \
-             area under the curve {:.3} by {} (0.5 is chance). Keys do not hide it, because they \
-             keep norms.",
+            "An attacker who has a document's vector and the model tells whether it is stored with \
+             an area under the curve of {:.3} by {} (0.5 is chance). Orthogonal keys do not hide it, \
+             because they keep norms.",
             best.value, best.setting
         );
         section.verdict = Some(verdict(best.value, 0.5, 1.0));
@@ -146,7 +146,8 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     section.notes.extend([
         "Half of the documents count as stored and half are kept out. The attacker is granted \
          native vectors of suspects and, but for the raw store, the model (mean and basis). Keys \
-         stay unknown in the view norm; the view aligned grants all keys and is an upper bound."
+         stay unknown in the view norm, and in as-stored, which takes rows for what they were made \
+         from; the view aligned grants all keys and is an upper bound."
             .to_owned(),
         "auc_own_row_left_out is the control: with each member's own row left out, members must \
          look like outsiders."
@@ -173,22 +174,28 @@ fn views(
     };
     let member_rows: Vec<usize> =
         members.iter().map(|&member| rows[member].expect("members are stored")).collect();
-    let (prefixes, residuals) = (subject.prefixes(), subject.residuals());
+    let residuals = subject.residuals();
     // A fixed point is a power of two, which the sizes of norms give away.
     let scale = fixed_point(&residuals, release, &subject.documents);
-    let mut norms = release.rows.select(&member_rows).norms();
-    norms.iter_mut().for_each(|norm| *norm /= scale);
-    let stored_prefixes = match &release.prefixes {
-        Some(stored) => stored.select(&member_rows),
-        None => prefixes.select(members),
-    };
+    let mut stored = release.rows.select(&member_rows);
+    stored.values_mut().iter_mut().for_each(|x| *x /= scale);
+    let norms = Matrix::new(1, stored.norms());
     let raw = &subject.vectors;
-    vec![
-        view("norm", true, Matrix::new(1, norms), &Matrix::new(1, residuals.norms())),
-        view("prefix", release.prefixes.is_some(), stored_prefixes, &prefixes),
-        view("aligned", false, residuals.select(members), &residuals),
-        view("raw", false, raw.select(members), raw),
-    ]
+    let mut views = vec![view("norm", true, norms, &Matrix::new(1, residuals.norms()))];
+    if stored.width() == residuals.width() {
+        views.push(view("as-stored", true, stored, &residuals));
+    }
+    if subject.public > 0 {
+        let prefixes = subject.prefixes();
+        let stored = match &release.prefixes {
+            Some(stored) => stored.select(&member_rows),
+            None => prefixes.select(members),
+        };
+        views.push(view("prefix", release.prefixes.is_some(), stored, &prefixes));
+    }
+    views.push(view("aligned", false, residuals.select(members), &residuals));
+    views.push(view("raw", false, raw.select(members), raw));
+    views
 }
 
 #[cfg(test)]

@@ -34,12 +34,23 @@ pub mod same_key;
 #[cfg(test)]
 mod planted;
 
-/// Why nothing of a kind can be measured on this subject: a note, or `None` if it can.
+/// Why nothing about prefixes and residuals can be measured on this subject: a note, or `None` if it
+/// can.
 pub(crate) fn unfit(subject: &Subject) -> Option<String> {
+    if subject.public == 0 {
+        return Some(
+            "Not measured: vectors are not split into a prefix and a residual.".to_owned(),
+        );
+    }
+    without_rows(subject)
+}
+
+/// Why nothing about stored rows can be measured: a note, or `None` if it can.
+pub(crate) fn without_rows(subject: &Subject) -> Option<String> {
     let reason = if subject.view.releases.is_empty() {
         "the server has no release"
-    } else if subject.public == 0 || subject.public >= subject.coordinates.width() {
-        "vectors are not split into a prefix and a residual"
+    } else if subject.public >= subject.coordinates.width() {
+        "the prefix takes all coordinates"
     } else {
         return None;
     };

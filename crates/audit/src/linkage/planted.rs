@@ -1,18 +1,13 @@
 //! Small collections for tests, with leaks of a known size.
 
-use shard_geometry::gaussian::Normals;
-
-use super::game::cells_of;
-use crate::subject::{KeyFamily, Subject, protect};
+use crate::subject::{KeyFamily, Subject, cells_of, protect};
 use crate::tools::matrix::Matrix;
 use crate::tools::statistics::{generator, sample};
 use crate::view::ServerView;
 
 /// Standard normal numbers.
 pub(super) fn normals(rows: usize, width: usize, seed: u64) -> Matrix {
-    let mut matrix = Matrix::zeros(rows, width);
-    Normals::new(&mut generator(seed, 9)).fill(matrix.values_mut());
-    matrix
+    Matrix::normal(rows, width, &mut generator(seed, 9))
 }
 
 /// A collection whose coordinates are its vectors: standard normal in the prefix, of deviation

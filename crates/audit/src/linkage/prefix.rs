@@ -7,12 +7,12 @@
 
 use anyhow::ensure;
 
-use super::game::{REPETITIONS, cells_of};
+use super::game::REPETITIONS;
 use super::{largest, same_key, unfit, verdict};
 use crate::finding::{Finding, Plot, Section, Series, Verdict};
-use crate::subject::{Corpus, Subject, coordinates};
+use crate::subject::{Corpus, Subject, cells_of, coordinates};
 use crate::tools::matrix::Matrix;
-use crate::tools::neighbours::{Metric, nearest_allowed};
+use crate::tools::neighbours::{Metric, nearest_others, shares};
 use crate::tools::statistics::{generator, interval, mean, sample};
 use crate::view::Release;
 
@@ -45,17 +45,7 @@ pub fn neighbours_by_prefix(
 
 /// The ten nearest rows of some, other than themselves.
 pub fn neighbours_of(rows: &Matrix, probes: &[usize], metric: Metric) -> Vec<Vec<u32>> {
-    let not_itself = |query: usize, row: usize| row != probes[query];
-    nearest_allowed(&rows.select(probes), rows, DEPTH, metric, not_itself)
-}
-
-/// The share of each probe's true neighbours that were found.
-pub fn shares(truth: &[Vec<u32>], found: &[Vec<u32>]) -> Vec<f64> {
-    let share = |(truth, found): (&Vec<u32>, &Vec<u32>)| {
-        let shared = truth.iter().filter(|row| found.contains(row)).count();
-        shared as f64 / truth.len().max(1) as f64
-    };
-    truth.iter().zip(found).map(share).collect()
+    nearest_others(rows, probes, DEPTH, metric)
 }
 
 /// What the server's prefixes show of the neighbourhoods of this collection.

@@ -7,11 +7,11 @@
 //! Under micro-keys no two rows share a key and both are exactly zero.
 
 use super::game::REPETITIONS;
-use super::prefix::{DEPTH, neighbours_of, shares};
-use super::{unfit, verdict};
+use super::prefix::{DEPTH, neighbours_of};
+use super::{verdict, without_rows};
 use crate::finding::{Finding, Section, Verdict};
 use crate::subject::Subject;
-use crate::tools::neighbours::{Metric, nearest_allowed};
+use crate::tools::neighbours::{Metric, nearest_allowed, shares};
 use crate::tools::statistics::{generator, interval, mean, sample};
 use crate::view::Release;
 
@@ -69,7 +69,7 @@ pub(crate) fn documents_of_rows(documents: &[Option<usize>], found: &[Vec<u32>])
 pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Section> {
     const NAME: &str = "same-key-neighbours";
     let mut section = Section::new(NAME, "Neighbours among rows under one key");
-    if let Some(note) = unfit(subject) {
+    if let Some(note) = without_rows(subject) {
         section.notes.push(note);
         return Ok(section);
     }
@@ -87,7 +87,9 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     }
     progress("same-key-neighbours: true neighbours");
     let (documents, probe_rows): (Vec<usize>, Vec<usize>) = probes.into_iter().unzip();
-    let truth = neighbours_of(&subject.vectors, &documents, Metric::Cosine);
+    // Without a residual to compare there are only whole rows, by their distances.
+    let metric = if subject.public == 0 { Metric::Distance } else { Metric::Cosine };
+    let truth = neighbours_of(&subject.vectors, &documents, metric);
     let residual_truth = neighbours_of(&subject.residuals(), &documents, Metric::Cosine);
     progress("same-key-neighbours: rows of one key");
     let found = documents_of_rows(&subject.documents, &neighbours_under_key(release, &probe_rows));
@@ -108,6 +110,10 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
                 .on(subject.seed, count),
         );
     }
+    if subject.public == 0 {
+        judge_foreign(&mut section);
+        return Ok(section);
+    }
     section.headline = Some(1);
     let in_cell = section.findings[1].value;
     let keys = release.members().iter().filter(|rows| !rows.is_empty()).count();
@@ -125,6 +131,19 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         )
     });
     Ok(section)
+}
+
+/// The verdict on rows that Shard did not make: all are under one key, and what counts is whether
+/// that keeps their distances.
+fn judge_foreign(section: &mut Section) {
+    let overlap = &section.findings[0];
+    section.verdict = Some(verdict(overlap.value, overlap.chance.unwrap_or(0.0), 1.0));
+    section.notes.push(format!(
+        "All rows can be compared with each other. Ranking them as they are stored finds {:.0} % of \
+         each document's ten true neighbours.",
+        100.0 * overlap.value
+    ));
+    section.headline = Some(0);
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ const EVERYTHING: f64 = 0.8;
 /// Text read out of the owner's protected vectors.
 ///
 /// # Errors
-/// None at present: what is missing is said in the section's notes.
+/// When a decomposition does not converge; what is missing is said in the section's notes.
 pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Section> {
     let mut section = Section::new(NAME, "Words read out of stored vectors");
     let Some(texts) = &subject.texts else {
@@ -62,7 +62,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     };
 
     progress("text: reading the other half");
-    let (frame, target_texts) = (scene.frame(subject), words_of(&scene.targets));
+    let (frame, target_texts) = (scene.frame(subject)?, words_of(&scene.targets));
     let trial = Trial {
         decoder: &decoder,
         frame: &frame,
@@ -83,20 +83,20 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
 /// `documents` which document each row is about. `raw` is the control.
 ///
 /// # Errors
-/// When there is too little to attack.
+/// When there is too little to attack, or a decomposition does not converge.
 pub fn export_views(subject: &Subject) -> anyhow::Result<Vec<(String, Matrix)>> {
     let scene = Scene::set(subject).map_err(anyhow::Error::msg)?;
     let documents = scene.targets.iter().map(|&document| document as f64).collect();
     let mut out = vec![("documents".to_owned(), Matrix::new(1, documents))];
     out.push(("raw".to_owned(), subject.vectors.select(&scene.targets)));
-    let frame = scene.frame(subject);
+    let frame = scene.frame(subject)?;
     let views = scene.estimates(&subject.coordinates.select(&scene.targets));
     for view in views.into_iter().filter(|view| view.name != RAW) {
         let name = match view.pairs {
             0 => view.name.to_owned(),
             pairs => format!("{}-{pairs}", view.name),
         };
-        out.push((name, frame.vectors(&view.coordinates)));
+        out.push((name, frame.apply(&view.coordinates)));
     }
     Ok(out)
 }

@@ -120,8 +120,8 @@ impl Decoder {
     /// # Panics
     /// When the vectors are not as wide as those it learnt from.
     pub fn read(&self, vectors: &Matrix) -> Vec<Vec<u32>> {
-        let products = centred(vectors, &self.mean).times_transposed(&self.weights);
-        let scores = plus(products, &self.offsets);
+        let products = vectors.clone().minus(&self.mean).times_transposed(&self.weights);
+        let scores = products.plus(&self.offsets);
         let scores: Vec<&[f64]> = scores.iter().collect();
         scores.into_par_iter().map(|scores| emitted(scores, self.threshold)).collect()
     }
@@ -156,11 +156,8 @@ struct Fit {
 impl Fit {
     fn new(vectors: &Matrix, texts: &[Words], vocabulary: &Vocabulary) -> anyhow::Result<Self> {
         let (rows, width) = (vectors.rows(), vectors.width());
-        let mut mean = vec![0.0; width];
-        vectors.iter().for_each(|row| mean.iter_mut().zip(row).for_each(|(m, x)| *m += x));
-        mean.iter_mut().for_each(|m| *m /= rows as f64);
-
-        let centred = centred(vectors, &mean);
+        let mean = vectors.column_means();
+        let centred = vectors.clone().minus(&mean);
         let gram = centred.as_faer().transpose() * centred.as_faer();
         let spectrum = gram
             .self_adjoint_eigen(Side::Lower)
@@ -184,7 +181,7 @@ impl Fit {
 
     /// `(x - mean) Q` of every row.
     fn rotate(&self, vectors: &Matrix) -> Matrix {
-        centred(vectors, &self.mean).times(&self.basis)
+        vectors.clone().minus(&self.mean).times(&self.basis)
     }
 
     fn alpha(&self, penalty: f64) -> f64 {
@@ -237,7 +234,7 @@ impl Link {
         for row in products.values_mut().chunks_exact_mut(width) {
             row.iter_mut().zip(&self.scales).for_each(|(x, scale)| *x *= scale);
         }
-        plus(products, &self.offsets)
+        products.plus(&self.offsets)
     }
 
     /// `s_w S^-1 D_w` of every word.
@@ -252,20 +249,6 @@ impl Link {
 
 fn log_odds(probability: f64) -> f64 {
     (probability / (1.0 - probability)).ln()
-}
-
-fn centred(vectors: &Matrix, mean: &[f64]) -> Matrix {
-    let origin: Vec<f64> = mean.iter().map(|m| -m).collect();
-    plus(vectors.clone(), &origin)
-}
-
-/// Every row plus another.
-fn plus(mut rows: Matrix, other: &[f64]) -> Matrix {
-    let width = rows.width();
-    for row in rows.values_mut().chunks_exact_mut(width) {
-        row.iter_mut().zip(other).for_each(|(x, y)| *x += y);
-    }
-    rows
 }
 
 fn select(texts: &[Words], rows: &[usize]) -> Vec<Words> {

@@ -9,8 +9,6 @@
 
 use std::collections::HashMap;
 
-use shard_geometry::gaussian::Normals;
-
 use super::tokens::{Words, words};
 use crate::tools::matrix::Matrix;
 use crate::tools::statistics::generator;
@@ -61,9 +59,7 @@ fn direction(piece: &str, width: usize, seed: u64) -> Vec<f64> {
     let hash = piece.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    let mut out = Matrix::zeros(1, width);
-    Normals::new(&mut generator(seed, hash)).fill(out.values_mut());
-    out.normalised().values().to_vec()
+    Matrix::normal(1, width, &mut generator(seed, hash)).normalised().values().to_vec()
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use anyhow::Context;
 use shard_geometry::{Cells, Pca, VectorSet};
 
 use super::decoder::Decoder;
-use super::frame::Frame;
 use super::tokens::{VocabularyLimits, Words};
 use super::views::{Attack, CellView, MOST_PAIRS, mean_norm, targets_of, without_residual};
+use crate::alignment::affine::Affine;
 use crate::subject::{KeyFamily, coordinates};
 use crate::tools::matrix::Matrix;
 use crate::tools::statistics::{generator, sample};
@@ -26,7 +26,7 @@ pub(super) struct Experiment {
     setting: String,
     pub(super) coordinates: Matrix,
     pub(super) texts: Vec<Words>,
-    pub(super) frame: Frame,
+    pub(super) frame: Affine,
     pub(super) decoder: Decoder,
     /// Coordinates of the attacker's own vectors, and their texts.
     others: Matrix,
@@ -61,7 +61,7 @@ impl Experiment {
         let pca = Pca::fit(owned)?;
         let others = coordinates(&pca, others);
         let decoder = train(&others, &other_texts)?;
-        let (coordinates, frame) = (coordinates(&pca, owned), Frame::of(&pca));
+        let (coordinates, frame) = (coordinates(&pca, owned), Affine::from_coordinates(&pca));
         Ok(Self { setting, coordinates, texts, frame, decoder, others, other_texts })
     }
 

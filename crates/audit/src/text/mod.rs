@@ -10,8 +10,6 @@ pub mod channel;
 pub mod decoder;
 pub mod encoder;
 mod experiment;
-pub mod frame;
-mod maps;
 pub mod records;
 mod scene;
 pub mod table;

@@ -1,8 +1,8 @@
 //! Who plays what in the audit: which documents the attacker has, which are attacked, and what the
 //! server has of those.
 
-use super::frame::Frame;
 use super::views::{Attack, CellView, MOST_PAIRS, mean_norm, targets_of};
+use crate::alignment::affine::Affine;
 use crate::subject::Subject;
 use crate::tools::matrix::Matrix;
 use crate::tools::statistics::{generator, sample};
@@ -105,8 +105,8 @@ impl Scene {
     }
 
     /// The observer's way back to vectors: the basis and the mean that it is granted.
-    pub(super) fn frame(&self, subject: &Subject) -> Frame {
-        Frame::between(&subject.vectors, &subject.coordinates, subject.seed)
+    pub(super) fn frame(&self, subject: &Subject) -> anyhow::Result<Affine> {
+        Affine::between(&subject.coordinates, &subject.vectors, subject.seed)
     }
 
     /// Estimates of the targets in every view, the raw one first.

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use super::bleu::bleu;
 use super::decoder::Decoder;
 use super::encoder::pieces;
-use super::frame::Frame;
 use super::records::Record;
 use super::tokens::{Overlap, Words, distinct};
+use crate::alignment::affine::Affine;
 use crate::finding::Finding;
 use crate::tools::matrix::Matrix;
 use crate::tools::statistics::{hierarchical_interval, mean};
@@ -35,7 +35,7 @@ pub struct Trial<'a> {
     /// The attacker's decoder.
     pub decoder: &'a Decoder,
     /// From coordinates to vectors.
-    pub frame: &'a Frame,
+    pub frame: &'a Affine,
     /// The targets' coordinates.
     pub coordinates: Matrix,
     /// Their texts.
@@ -62,8 +62,8 @@ impl<'a> Trial<'a> {
     }
 
     fn score(&self, estimate: &Matrix, readings: &[Vec<u32>]) -> Vec<Marks> {
-        let estimated = self.frame.vectors(estimate).normalised();
-        let truth = self.frame.vectors(&self.coordinates).normalised();
+        let estimated = self.frame.apply(estimate).normalised();
+        let truth = self.frame.apply(&self.coordinates).normalised();
         (readings.iter().zip(&self.texts).enumerate())
             .map(|(at, (reading, text))| {
                 let cosine = estimated.row(at).iter().zip(truth.row(at)).map(|(a, b)| a * b).sum();

@@ -13,7 +13,7 @@
 //! the same cell, then stands for it. Stored rows may be scaled: with pairs the scale is
 //! `|R| / |Z|`, without them it makes the rows as long as residuals of the observer's own corpus.
 
-use super::maps::{Completion, minimum_norm_map, procrustes_map};
+use crate::alignment::estimators::{Estimator, Pairs};
 use crate::tools::matrix::Matrix;
 
 /// A way to estimate.
@@ -93,6 +93,9 @@ pub struct CellView {
 impl CellView {
     /// Coordinates of every row under attack, or `None` when the attack needs a prefix or pairs
     /// that are not there.
+    ///
+    /// # Panics
+    /// When rows are not finite.
     pub fn estimate(&self, attack: Attack) -> Option<Matrix> {
         let known = match attack.pairs() {
             0 => None,
@@ -103,12 +106,12 @@ impl CellView {
                 self.prefixes.as_ref()?;
                 None
             }
-            (Attack::LeastSquares(_), Some((z, r))) => Some(self.turned(minimum_norm_map, z, r)),
-            (Attack::Procrustes(_), Some((z, r))) => {
-                Some(self.turned(|r, z| procrustes_map(r, z, Completion::Arbitrary), z, r))
+            (Attack::LeastSquares(_), Some(known)) => {
+                Some(self.turned(Estimator::LeastSquares, known))
             }
-            (Attack::ProcrustesSpan(_), Some((z, r))) => {
-                Some(self.turned(|r, z| procrustes_map(r, z, Completion::Dropped), z, r))
+            (Attack::Procrustes(_), Some(known)) => Some(self.turned(Estimator::Procrustes, known)),
+            (Attack::ProcrustesSpan(_), Some(known)) => {
+                Some(self.turned(Estimator::ProcrustesDropped, known))
             }
             _ => Some(scaled(&self.stored, self.residual_norm / mean_norm(&self.stored))),
         };
@@ -121,22 +124,18 @@ impl CellView {
         (count <= stored.rows()).then(|| (stored.select(&rows), coordinates.select(&rows)))
     }
 
-    /// Stored rows turned by what `map(R, Z)` learns from pairs at one scale.
-    fn turned(
-        &self,
-        map: impl Fn(&Matrix, &Matrix) -> Matrix,
-        known_stored: &Matrix,
-        known_coordinates: &Matrix,
-    ) -> Matrix {
-        let residuals = known_coordinates.columns(self.public..self.width);
-        let scale = mean_norm(&residuals) / mean_norm(known_stored);
-        let learnt = map(&residuals, &scaled(known_stored, scale));
-        scaled(&self.stored, scale).times(&learnt)
+    /// Stored rows turned by what an estimator learns from pairs at one scale.
+    fn turned(&self, estimator: Estimator, (stored, coordinates): &(Matrix, Matrix)) -> Matrix {
+        let residuals = coordinates.columns(self.public..self.width);
+        let scale = mean_norm(&residuals) / mean_norm(stored);
+        let pairs = Pairs { residuals, rows: scaled(stored, scale) };
+        let map = estimator.fit(&pairs).expect("finite rows have singular values");
+        map.apply(&scaled(&self.stored, scale))
     }
 
     /// `[u | residual]`, cut or filled with zeros to the width of coordinates.
     fn assemble(&self, residuals: Option<Matrix>, known: Option<Matrix>) -> Matrix {
-        let typical = known.map(|known| column_means(&known));
+        let typical = known.map(|known| known.column_means());
         let mut out = Matrix::zeros(self.stored.rows(), self.width);
         for row in 0..out.rows() {
             let (prefix, residual) = out.row_mut(row).split_at_mut(self.public);
@@ -166,14 +165,6 @@ pub fn mean_norm(rows: &Matrix) -> f64 {
     (squares / rows.rows() as f64).sqrt()
 }
 
-/// The mean of every column.
-pub fn column_means(rows: &Matrix) -> Vec<f64> {
-    let mut means = vec![0.0; rows.width()];
-    rows.iter().for_each(|row| means.iter_mut().zip(row).for_each(|(mean, x)| *mean += x));
-    means.iter_mut().for_each(|mean| *mean /= rows.rows() as f64);
-    means
-}
-
 /// Every number times `scale`; rows of zeros, whose scale is unknown, stay.
 fn scaled(rows: &Matrix, scale: f64) -> Matrix {
     let scale = if scale.is_finite() { scale } else { 1.0 };
@@ -185,13 +176,11 @@ mod tests {
     use super::*;
     use crate::subject::KeyFamily;
     use crate::tools::statistics::generator;
-    use shard_geometry::gaussian::Normals;
 
     /// A cell of width 12 with a prefix of 4 whose rows the server holds at 1000 times the scale.
     fn cell(targets: usize, pairs: usize) -> (CellView, Matrix) {
         let mut rng = generator(3, 1);
-        let mut coordinates = Matrix::zeros(targets + pairs, 12);
-        Normals::new(&mut rng).fill(coordinates.values_mut());
+        let coordinates = Matrix::normal(targets + pairs, 12, &mut rng);
         let mut stored = coordinates.columns(4..12);
         KeyFamily::Orthogonal.sample(8, &mut rng).apply_many(stored.values_mut());
         stored.values_mut().iter_mut().for_each(|x| *x *= 1000.0);
@@ -250,7 +239,7 @@ mod tests {
         assert!(view.estimate(Attack::PrefixOnly).is_none());
         let estimate = view.estimate(Attack::LeastSquares(4)).expect("there are pairs");
         let (_, known) = view.known.as_ref().expect("there are pairs");
-        assert_eq!(&estimate.row(0)[..4], column_means(&known.columns(0..4)));
+        assert_eq!(&estimate.row(0)[..4], known.columns(0..4).column_means());
         view.known = None;
         assert!(view.estimate(Attack::Procrustes(4)).is_none());
         let blind = view.estimate(Attack::UnknownKey).expect("it needs only rows");

@@ -1,7 +1,9 @@
 //! Rows of numbers in double precision.
 
 use faer::{Mat, MatRef, Par};
+use rand_core::Rng;
 use shard_geometry::VectorSet;
+use shard_geometry::gaussian::Normals;
 
 /// A matrix by rows.
 #[derive(Clone, PartialEq, Debug)]
@@ -23,6 +25,13 @@ impl Matrix {
     /// All zero.
     pub fn zeros(rows: usize, width: usize) -> Self {
         Self::new(width, vec![0.0; rows * width])
+    }
+
+    /// Independent standard normal numbers.
+    pub fn normal(rows: usize, width: usize, rng: &mut impl Rng) -> Self {
+        let mut matrix = Self::zeros(rows, width);
+        Normals::new(rng).fill(&mut matrix.values);
+        matrix
     }
 
     /// The same numbers, wider.
@@ -87,6 +96,34 @@ impl Matrix {
         Self::new(width, self.iter().flat_map(|row| row[range.clone()].iter().copied()).collect())
     }
 
+    /// The mean of every column; zero of no rows.
+    pub fn column_means(&self) -> Vec<f64> {
+        let mut means = vec![0.0; self.width];
+        self.iter().for_each(|row| means.iter_mut().zip(row).for_each(|(mean, x)| *mean += x));
+        means.iter_mut().for_each(|mean| *mean /= self.rows().max(1) as f64);
+        means
+    }
+
+    /// `one` added to every row.
+    ///
+    /// # Panics
+    /// When it has another width.
+    pub fn plus(mut self, one: &[f64]) -> Self {
+        assert_eq!(self.width, one.len(), "a row of this width");
+        let rows = self.values.chunks_exact_mut(self.width);
+        rows.for_each(|row| row.iter_mut().zip(one).for_each(|(x, y)| *x += y));
+        self
+    }
+
+    /// `one` taken from every row.
+    ///
+    /// # Panics
+    /// When it has another width.
+    pub fn minus(self, one: &[f64]) -> Self {
+        let negative: Vec<f64> = one.iter().map(|y| -y).collect();
+        self.plus(&negative)
+    }
+
     /// The Euclidean norm of every row.
     pub fn norms(&self) -> Vec<f64> {
         self.iter().map(|row| row.iter().map(|x| x * x).sum::<f64>().sqrt()).collect()
@@ -136,6 +173,23 @@ impl Matrix {
     }
 }
 
+/// The cosine of each row with the same row of another matrix; zero where either is zero.
+pub fn cosines(rows: &Matrix, others: &Matrix) -> Vec<f64> {
+    let norms = rows.norms().into_iter().zip(others.norms());
+    let products = rows.iter().zip(others.iter());
+    let products = products.map(|(x, y)| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>());
+    let cosine = |(product, (x, y)): (f64, (f64, f64))| {
+        if x > 0.0 && y > 0.0 { product / (x * y) } else { 0.0 }
+    };
+    products.zip(norms).map(cosine).collect()
+}
+
+/// [`Matrix::normal`] from a seed, for tests.
+#[cfg(test)]
+pub(crate) fn normal(rows: usize, width: usize, seed: u64) -> Matrix {
+    Matrix::normal(rows, width, &mut super::statistics::generator(seed, 0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,10 +219,21 @@ mod tests {
     }
 
     #[test]
+    fn cosines_pair_rows() {
+        let rows = Matrix::new(2, vec![3.0, 4.0, 0.0, 0.0, 1.0, 0.0]);
+        let others = Matrix::new(2, vec![6.0, 8.0, 1.0, 0.0, 0.0, 2.0]);
+        assert_eq!(cosines(&rows, &others), [1.0, 0.0, 0.0]);
+    }
+
+    #[test]
     fn parts_are_taken_in_the_order_named() {
         let matrix = Matrix::new(3, (0..9).map(f64::from).collect());
         assert_eq!(matrix.select(&[2, 0, 2]).row(1), [0.0, 1.0, 2.0]);
         assert_eq!(matrix.columns(1..3).values(), [1.0, 2.0, 4.0, 5.0, 7.0, 8.0]);
+        let mean = matrix.column_means();
+        assert_eq!(mean, [3.0, 4.0, 5.0]);
+        assert_eq!(matrix.clone().minus(&mean).column_means(), [0.0; 3]);
+        assert_eq!(matrix.clone().minus(&mean).plus(&mean), matrix);
         assert_eq!(
             Matrix::new(2, vec![3.0, 4.0, 0.0, 0.0]).normalised().values(),
             [0.6, 0.8, 0.0, 0.0]

@@ -55,6 +55,17 @@ pub fn nearest_allowed(
     found
 }
 
+/// For each probe, a row of the gallery, the `k` nearest of the others.
+pub fn nearest_others(
+    gallery: &Matrix,
+    probes: &[usize],
+    k: usize,
+    metric: Metric,
+) -> Vec<Vec<u32>> {
+    let not_itself = |probe: usize, row: usize| probes[probe] != row;
+    nearest_allowed(&gallery.select(probes), gallery, k, metric, not_itself)
+}
+
 /// The place, from zero, of row `targets[i]` among the gallery's rows for query `i`. Rows that
 /// score the same as the target count as before it by half, so that a tie is no success.
 ///
@@ -109,18 +120,28 @@ pub fn for_each_block(
     }
 }
 
-/// The share of `truth`'s rows that `found` has, over all queries.
+/// For every query the share of `truth`'s rows that `found` has; zero where there are none.
+///
+/// # Panics
+/// When there are not as many lists of each.
+pub fn shares(truth: &[Vec<u32>], found: &[Vec<u32>]) -> Vec<f64> {
+    assert_eq!(truth.len(), found.len(), "two lists for each query");
+    let share = |(truth, found): (&Vec<u32>, &Vec<u32>)| {
+        let shared = truth.iter().filter(|row| found.contains(row)).count();
+        shared as f64 / truth.len().max(1) as f64
+    };
+    truth.iter().zip(found).map(share).collect()
+}
+
+/// The share of all of `truth`'s rows that `found` has, over all queries.
 ///
 /// # Panics
 /// When there are not as many lists of each.
 pub fn overlap(truth: &[Vec<u32>], found: &[Vec<u32>]) -> f64 {
-    assert_eq!(truth.len(), found.len(), "two lists for each query");
-    let shared = |(truth, found): (&Vec<u32>, &Vec<u32>)| {
-        truth.iter().filter(|row| found.contains(row)).count()
-    };
-    let total: usize = truth.iter().map(Vec::len).sum();
-    let shared: usize = truth.iter().zip(found).map(shared).sum();
-    if total == 0 { 0.0 } else { shared as f64 / total as f64 }
+    let lengths = truth.iter().map(|rows| rows.len() as f64);
+    let shared: f64 = shares(truth, found).iter().zip(lengths.clone()).map(|(s, n)| s * n).sum();
+    let total: f64 = lengths.sum();
+    if total == 0.0 { 0.0 } else { shared / total }
 }
 
 #[cfg(test)]
@@ -136,6 +157,7 @@ mod tests {
         assert_eq!(nearest(&query, &gallery, 3, Metric::Distance), [[2, 3, 1]]);
         let not_self = nearest_allowed(&gallery, &gallery, 1, Metric::Distance, |i, j| i != j);
         assert_eq!(not_self, [[1], [2], [3], [2]]);
+        assert_eq!(nearest_others(&gallery, &[3, 1], 1, Metric::Distance), [[2], [2]]);
     }
 
     #[test]
@@ -148,6 +170,8 @@ mod tests {
 
     #[test]
     fn overlap_counts_shared_rows() {
-        assert_eq!(overlap(&[vec![1, 2], vec![3, 4]], &[vec![2, 9], vec![4, 3]]), 0.75);
+        let (truth, found) = ([vec![1, 2], vec![3, 4], vec![]], [vec![2, 9], vec![4, 3], vec![1]]);
+        assert_eq!(shares(&truth, &found), [0.5, 1.0, 0.0]);
+        assert_eq!(overlap(&truth, &found), 0.75);
     }
 }

@@ -8,6 +8,7 @@ use rand::TryRng;
 use rand::rand_core::UnwrapErr;
 use rand::rngs::SysRng;
 use serde_json::json;
+use shard_audit::foils::CANDIDATES;
 use shard_client::vault::{KdfCost, MIN_KEY_FILE_BYTES, Unlock};
 use shard_client::{
     Answer, CellCount, Choice, Collection, Documents, Searcher, Settings, Timings, create_vault,
@@ -80,6 +81,8 @@ pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
         candidates: arguments.candidates,
         objective: arguments.plan.objective(),
         layout: arguments.plan.layout(),
+        foils: &[],
+        foil_candidates: CANDIDATES,
     };
     let outcome = comparison.run(&|| bar.inc(1));
     bar.finish_and_clear();

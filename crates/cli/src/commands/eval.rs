@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::json;
+use shard_audit::foils::CANDIDATES;
 use shard_audit::quality::SystemQuality;
 use shard_client::{Collection, Searcher, release, stored_vectors};
 
@@ -27,7 +28,9 @@ pub fn run(arguments: &Eval, json: Option<&Path>) -> Result<()> {
     let searcher = Searcher::new(Embedded::serving(rows.clone()));
     let candidates = arguments.candidates.unwrap_or(collection.model().candidates());
 
-    let bar = progress("searching", query_ids.len());
+    let foils = arguments.foil.as_ref().map_or(&[][..], |foils| &foils.0);
+
+    let bar = progress("searching", query_ids.len() * (1 + foils.len()));
     let comparison = Comparison {
         collection: &collection,
         vectors: &vectors,
@@ -39,6 +42,8 @@ pub fn run(arguments: &Eval, json: Option<&Path>) -> Result<()> {
         candidates,
         objective: arguments.plan.objective(),
         layout: arguments.plan.layout(),
+        foils,
+        foil_candidates: arguments.candidates.unwrap_or(CANDIDATES),
     };
     let outcome = comparison.run(&|| bar.inc(1));
     bar.finish_and_clear();
@@ -64,21 +69,21 @@ pub fn run(arguments: &Eval, json: Option<&Path>) -> Result<()> {
 
 /// Quality of every system beside raw search.
 pub fn quality_table(quality: &Quality) -> String {
-    let row = |(name, system): &(&str, &SystemQuality)| {
+    let row = |(name, system): (String, &SystemQuality)| {
         let delta = system.delta.map_or(String::new(), |delta| {
             let [low, high] = delta.ci95;
             format!("{:+.4} [{low:+.4}, {high:+.4}]", delta.delta_ndcg10)
         });
         let mean = &system.mean;
         vec![
-            (*name).to_owned(),
+            name,
             format!("{:.4}", mean.ndcg10),
             format!("{:.4}", mean.recall100),
             format!("{:.4}", mean.mrr10),
             delta,
         ]
     };
-    let rows: Vec<_> = quality.lines().iter().map(row).collect();
+    let rows: Vec<_> = quality.lines().into_iter().map(row).collect();
     table(&["", "nDCG@10", "Recall@100", "MRR@10", "nDCG@10 against raw [95 %]"], &rows)
 }
 

@@ -2,24 +2,41 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
-use shard_client::{Answer, Collection, Cost, SearchOptions, Searcher};
+use shard_audit::foils::{CANDIDATES, Foil};
+use shard_client::{Answer, Collection, Cost, SearchOptions, Searcher, stored_vectors};
+use shard_geometry::{Ranked, VectorSet};
 use shard_protocol::Leak;
 
 use super::vectors;
 use crate::args::Search;
 use crate::embedded::Embedded;
+use crate::foils;
 use crate::input::read_queries;
 use crate::output::{Output, bytes, printable, table};
 use crate::unlock;
 
+/// Decimals of a foil's scores, which state no error of their own.
+const FOIL_DECIMALS: usize = 6;
+
 pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
+    if let (Some(foil), Some(_)) =
+        (arguments.foil.filter(|&foil| foil != Foil::Global), arguments.candidates)
+    {
+        bail!(
+            "--candidates is for searches that make a shortlist, and the foil {foil} ranks all documents"
+        );
+    }
     let output = Output::new(json);
     let (ids, queries) = vectors(read_queries(&arguments.query, None)?)
         .with_context(|| arguments.query.display().to_string())?;
     let vault = unlock::open(&arguments.vault)?;
     let collection = Collection::open(&vault)?;
+    if let Some(foil) = arguments.foil {
+        let vectors = stored_vectors(&vault)?;
+        return search_foil(foil, arguments, &collection, &vectors, (&ids, &queries), &output);
+    }
     let searcher = Searcher::new(Embedded::open(&vault)?);
     let options = SearchOptions {
         top: arguments.top,
@@ -32,10 +49,8 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
     let mut results = Vec::with_capacity(ids.len());
     for (row, id) in ids.iter().enumerate() {
         let answer = searcher.search(&collection, queries.row(row), &options)?;
-        if ids.len() > 1 {
-            output.line(format!("query {}", printable(id)))?;
-        }
-        output.line(hits(&collection, &answer))?;
+        let digits = (-answer.precision.log10()).ceil().clamp(0.0, 15.0) as usize;
+        print(&output, &ids, row, hits(&collection, &answer.hits, digits))?;
         if arguments.explain {
             output.line(explanation(&answer))?;
         }
@@ -44,10 +59,40 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
     output.result(&results)
 }
 
-fn hits(collection: &Collection, answer: &Answer) -> String {
-    let digits = (-answer.precision.log10()).ceil().clamp(0.0, 15.0) as usize;
-    let rows: Vec<Vec<String>> = answer
-        .hits
+/// The same searches where the vectors are under a foil.
+fn search_foil(
+    foil: Foil,
+    arguments: &Search,
+    collection: &Collection,
+    vectors: &VectorSet,
+    (ids, queries): (&[String], &VectorSet),
+    output: &Output<'_>,
+) -> Result<()> {
+    let protected = foils::protect(foil, vectors)?;
+    let candidates = arguments.candidates.unwrap_or(CANDIDATES);
+    let mut results = Vec::with_capacity(ids.len());
+    for (row, id) in ids.iter().enumerate() {
+        let found = protected.search(queries.row(row), arguments.top, candidates)?;
+        print(output, ids, row, hits(collection, &found, FOIL_DECIMALS))?;
+        results.push(json!({
+            "query": id,
+            "foil": foil.to_string(),
+            "hits": named(collection, &found),
+        }));
+    }
+    output.result(&results)
+}
+
+/// The hits of one query, under its name where there are several.
+fn print(output: &Output<'_>, ids: &[String], row: usize, hits: String) -> Result<()> {
+    if ids.len() > 1 {
+        output.line(format!("query {}", printable(&ids[row])))?;
+    }
+    output.line(hits)
+}
+
+fn hits(collection: &Collection, found: &[Ranked], digits: usize) -> String {
+    let rows: Vec<Vec<String>> = found
         .iter()
         .enumerate()
         .map(|(rank, hit)| {
@@ -110,16 +155,17 @@ fn plan_in_words(cost: &Cost) -> String {
     cost.plan.as_ref().map_or("slots, as the paper has it".to_owned(), ToString::to_string)
 }
 
+/// Hits for a program.
+fn named(collection: &Collection, found: &[Ranked]) -> Vec<serde_json::Value> {
+    let hit = |hit: &Ranked| json!({ "id": collection.index().id(hit.row), "score": hit.score });
+    found.iter().map(hit).collect()
+}
+
 fn report(id: &str, collection: &Collection, answer: &Answer) -> serde_json::Value {
     let cost = &answer.cost;
-    let hits: Vec<_> = answer
-        .hits
-        .iter()
-        .map(|hit| json!({ "id": collection.index().id(hit.row), "score": hit.score }))
-        .collect();
     json!({
         "query": id,
-        "hits": hits,
+        "hits": named(collection, &answer.hits),
         "precision": answer.precision,
         "error_bound": answer.error_bound,
         "candidates": cost.candidates,

@@ -8,8 +8,7 @@ use crate::tools::statistics::generator;
 /// residual with its row.
 fn planted(m: usize, width: usize, rank: usize, seed: u64) -> (Pairs, OrthogonalKey, Pairs) {
     let rng = &mut generator(seed, 0);
-    let mut residuals = Matrix::zeros(m + 5, width);
-    Normals::new(rng).fill(residuals.values_mut());
+    let mut residuals = Matrix::normal(m + 5, width, rng);
     for row in 0..m + 5 {
         residuals.row_mut(row)[rank..].fill(0.0);
     }
@@ -134,8 +133,7 @@ fn validation_takes_no_penalty_for_exact_rows_and_one_for_noisy_rows() {
         validated_penalty(&factors, &pairs.residuals) / (factors.s[0] * factors.s[0])
     };
     assert!(chosen(&pairs) < 1e-8);
-    let mut noise = Matrix::zeros(40, 12);
-    Normals::new(&mut generator(18, 0)).fill(noise.values_mut());
+    let noise = Matrix::normal(40, 12, &mut generator(18, 0));
     pairs.rows.values_mut().iter_mut().zip(noise.values()).for_each(|(z, n)| *z += 3.0 * n);
     assert!(chosen(&pairs) > 1e-3);
 }

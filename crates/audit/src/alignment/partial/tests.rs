@@ -1,5 +1,3 @@
-use shard_geometry::gaussian::Normals;
-
 use super::*;
 use crate::view::{Release, ServerView};
 
@@ -7,15 +5,13 @@ use crate::view::{Release, ServerView};
 /// by turns; stored in fixed point.
 fn subject(rows: usize, width: usize, cells: u32, planted: bool) -> Subject {
     let public = width / 4;
-    let mut coordinates = Matrix::zeros(rows, width);
-    Normals::new(&mut generator(1, 0)).fill(coordinates.values_mut());
+    let coordinates = Matrix::normal(rows, width, &mut generator(1, 0));
     let cells: Vec<u32> = (0..rows as u32).map(|row| row % cells).collect();
     let mut release = if planted {
         let residuals = coordinates.columns(public..width);
         protect(&residuals, &cells, KeyFamily::Orthogonal, &mut generator(2, 0))
     } else {
-        let mut noise = Matrix::zeros(rows, width - public);
-        Normals::new(&mut generator(3, 0)).fill(noise.values_mut());
+        let noise = Matrix::normal(rows, width - public, &mut generator(3, 0));
         Release { rows: noise, cells: cells.clone(), prefixes: None }
     };
     release.rows.values_mut().iter_mut().for_each(|x| *x = (*x * 65_536.0).round());

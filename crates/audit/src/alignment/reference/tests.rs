@@ -1,14 +1,7 @@
-use shard_geometry::gaussian::Normals;
-
 use super::*;
 use crate::subject::{KeyFamily, protect};
+use crate::tools::matrix::normal;
 use crate::view::ServerView;
-
-fn normal(rows: usize, width: usize, seed: u64) -> Matrix {
-    let mut matrix = Matrix::zeros(rows, width);
-    Normals::new(&mut generator(seed, 0)).fill(matrix.values_mut());
-    matrix
-}
 
 fn subject(rows: usize, prefixes: bool, planted: bool) -> Subject {
     let coordinates = normal(rows, 24, 1);

@@ -1,7 +1,6 @@
 use super::super::encoder::{encode, pieces};
 use super::super::records::notes;
 use super::*;
-use shard_geometry::gaussian::Normals;
 
 const WIDTH: usize = 96;
 
@@ -33,8 +32,7 @@ fn words_are_read_out_of_vectors_that_have_them() {
 #[test]
 fn noise_reads_as_the_most_frequent_words() {
     let texts = corpus(500);
-    let mut noise = Matrix::zeros(500, WIDTH);
-    Normals::new(&mut generator(2, 0)).fill(noise.values_mut());
+    let noise = Matrix::normal(500, WIDTH, &mut generator(2, 0));
     let (train, test): (Vec<usize>, Vec<usize>) = ((0..400).collect(), (400..500).collect());
     let limits = VocabularyLimits::default();
     let decoder =
@@ -52,7 +50,7 @@ fn weights_solve_the_normal_equations() {
     let penalty = 0.1;
     let alpha = penalty * mean(&fit.eigenvalues);
     let weights = fit.ridge(penalty);
-    let x = centred(&vectors, &fit.mean);
+    let x = vectors.clone().minus(&fit.mean);
     for word in 0..vocabulary.len() {
         let has = |row: usize| texts[row].iter().any(|w| w == vocabulary.word(word as u32));
         // (X^T X + a I) w = X^T (y - p), one coordinate at a time.
@@ -78,10 +76,11 @@ fn the_link_is_the_log_odds_of_two_normal_laws() {
     let fit = Fit::new(&vectors, &texts, &vocabulary).expect("a fit");
     let (penalty, half_count, word) = (0.1, 5.0, 4_u32);
     let link = fit.link(&vocabulary, penalty, half_count);
-    let scores = link.log_odds(centred(&vectors, &fit.mean).times_transposed(&fit.ridge(penalty)));
+    let scores =
+        link.log_odds(vectors.clone().minus(&fit.mean).times_transposed(&fit.ridge(penalty)));
 
     // The means of either kind drawn together, S, and the two squared distances by brute force.
-    let x = centred(&vectors, &fit.mean);
+    let x = vectors.clone().minus(&fit.mean);
     let has: Vec<bool> =
         texts.iter().map(|text| text.iter().any(|w| w == vocabulary.word(word))).collect();
     let of = |kind: bool| (0..80).filter(|&row| has[row] == kind).collect::<Vec<usize>>();
@@ -112,8 +111,7 @@ fn the_link_is_the_log_odds_of_two_normal_laws() {
 fn the_best_threshold_is_that_of_a_search() {
     let texts = corpus(40);
     let vocabulary = Vocabulary::learn(&texts, VocabularyLimits::default());
-    let mut scores = Matrix::zeros(40, vocabulary.len());
-    Normals::new(&mut generator(4, 0)).fill(scores.values_mut());
+    let scores = Matrix::normal(40, vocabulary.len(), &mut generator(4, 0));
     let (threshold, best) = best_threshold(&scores, &texts, &vocabulary);
     let mean_f1 = |threshold: f64| {
         let f1 = scores.iter().zip(&texts).map(|(scores, text)| {

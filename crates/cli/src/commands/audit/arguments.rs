@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use shard_audit::foils::Foil;
 use shard_audit::report::channels::{CHANNELS, Channel};
 
 use crate::args::{VaultArguments, positive};
+use crate::foils;
 
 #[derive(Args)]
 pub struct Audit {
@@ -27,8 +29,8 @@ pub struct Audit {
     #[arg(long, value_name = "FILE", requires = "release")]
     pub second: Option<PathBuf>,
     /// Audit another way to protect the vault's vectors, to compare with
-    #[arg(long, value_name = "NAME")]
-    pub foil: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = foils::one)]
+    pub foil: Option<Foil>,
     /// Sample queries, for what requests give away
     #[arg(long, value_name = "FILE", conflicts_with = "release")]
     pub queries: Option<PathBuf>,

@@ -53,26 +53,45 @@ pub fn audited(release: &Path, originals: &Path, arguments: &Audit) -> Result<Au
             grouped(documents)
         ));
     }
-    let (wide, stored) = (originals.width(), releases[0].rows.width());
-    if wide != stored {
-        notes.push(format!(
-            "The release is {stored} wide and the originals are {wide}: where an attack compares them \
-             number by number, the originals stand as their first {stored} principal coordinates{}.",
-            if stored > wide { ", with zeros after the last" } else { "" }
-        ));
-    }
+    let newest = releases.last().expect("a release was read");
+    notes.extend(note_on_width(originals.width(), newest.rows.width()));
     let values = kept.iter().flat_map(|&row| originals.row(row)).copied().collect();
-    let originals = VectorSet::new(wide, values)?;
+    let originals = VectorSet::new(originals.width(), values)?;
     let subject = subject(&originals, releases, arguments.seed)?;
     let name = format!("the release {}", release.display());
     Ok(Audited { subject, name, documents, notes })
 }
 
+/// What a reader must know of rows that are not as wide as the originals.
+pub fn note_on_width(wide: usize, stored: usize) -> Option<String> {
+    (wide != stored).then(|| {
+        format!(
+            "The release is {stored} wide and the originals are {wide}: where an attack compares them \
+             number by number, the originals stand as their first {stored} principal coordinates{}.",
+            if stored > wide { ", with zeros after the last" } else { "" }
+        )
+    })
+}
+
 /// A subject whose rows, in the order of the documents, are all under one key. It has no prefix;
 /// its coordinates are as many as the newest release's.
+///
+/// Rows stand as an attacker would put them who is granted the owner's axes: centred, which makes
+/// an affine map of the originals a linear one of their coordinates, and turned by `V^T` where they
+/// are as wide as the originals, so that vectors that nothing protects are their own coordinates.
 pub fn subject(originals: &VectorSet, releases: Vec<Release>, seed: u64) -> Result<Subject> {
     let stored = releases.last().map_or(originals.width(), |release| release.rows.width());
-    let all = coordinates(&Pca::fit(originals)?, originals);
+    let axes = Pca::fit(originals)?;
+    let basis = Matrix::new(axes.width(), axes.basis().to_vec());
+    let framed = |release: Release| {
+        let mean = release.rows.column_means();
+        let centred = release.rows.minus(&mean);
+        let native = centred.width() == axes.width();
+        let rows = if native { centred.times_transposed(&basis) } else { centred };
+        Release { rows, ..release }
+    };
+    let releases = releases.into_iter().map(framed).collect();
+    let all = coordinates(&axes, originals);
     let mut first = Matrix::zeros(originals.rows(), stored);
     let shared = stored.min(all.width());
     for (out, row) in first.values_mut().chunks_exact_mut(stored).zip(all.iter()) {
@@ -126,5 +145,13 @@ mod tests {
                 assert_eq!(energy(8), 0.0);
             }
         }
+    }
+
+    #[test]
+    fn unprotected_vectors_are_their_own_coordinates() {
+        let release = one_cell(Matrix::from_vectors(&originals()));
+        let subject = subject(&originals(), vec![release], 1).unwrap();
+        let pairs = subject.release().rows.values().iter().zip(subject.coordinates.values());
+        assert!(pairs.fold(0.0, |worst: f64, (z, y)| worst.max((z - y).abs())) < 1e-6);
     }
 }

@@ -4,10 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use shard_audit::foils::Foil;
 use shard_audit::subject::{KeyFamily, Subject, coordinates};
 use shard_audit::tools::matrix::Matrix;
-use shard_audit::view::Release;
 use shard_client::{Collection, TransformKind, release, stored_vectors};
 use shard_geometry::VectorSet;
 use shard_protocol::RowHandle;
@@ -47,9 +45,20 @@ pub fn audited(arguments: &Audit) -> Result<Audited> {
     }
     let name = format!("the vault {}", arguments.vault().vault.display());
     let documents = all.rows();
-    if let Some(foil) = &arguments.foil {
-        let subject = subject_of_foil(foil, vectors, arguments)?;
+    let ids: Vec<&str> = kept.iter().map(|&row| index.id(row as u32)).collect();
+    let texts = arguments.texts.as_deref().map(|path| texts(path, &ids)).transpose()?;
+    if texts.is_none() {
+        notes.push("No texts were given (--texts): nothing was read out of vectors.".to_owned());
+    }
+    if let Some(foil) = arguments.foil {
+        let release = foil.protect(&vectors, arguments.seed)?.release();
         notes.push(format!("What is audited is not Shard but the foil `{foil}` of its vectors."));
+        notes.extend(foreign::note_on_width(vectors.width(), release.rows.width()));
+        let subject = Subject {
+            texts,
+            queries: queries.as_ref().map(Matrix::from_vectors),
+            ..foreign::subject(&vectors, vec![release], arguments.seed)?
+        };
         return Ok(Audited { subject, name: format!("{name} as {foil}"), documents, notes });
     }
     let requests = match &queries {
@@ -63,11 +72,6 @@ pub fn audited(arguments: &Audit) -> Result<Audited> {
             Vec::new()
         }
     };
-    let ids: Vec<&str> = kept.iter().map(|&row| index.id(row as u32)).collect();
-    let texts = arguments.texts.as_deref().map(|path| texts(path, &ids)).transpose()?;
-    if texts.is_none() {
-        notes.push("No texts were given (--texts): nothing was read out of vectors.".to_owned());
-    }
     let mut dropped: HashSet<RowHandle> =
         (0..documents as u32).map(|row| index.handle(row)).collect();
     let handles: HashMap<RowHandle, usize> =
@@ -113,17 +117,6 @@ fn read_sample_queries(arguments: &Audit) -> Result<Option<VectorSet>> {
         vectors(read_queries(path, None)?).with_context(|| path.display().to_string())?;
     let first: Vec<usize> = (0..queries.rows().min(MOST_QUERIES)).collect();
     Ok(Some(select(&queries, &first)?))
-}
-
-/// The documents protected in another way, for the same attacks.
-fn subject_of_foil(name: &str, vectors: VectorSet, arguments: &Audit) -> Result<Subject> {
-    let release = foil_release(name, &vectors, arguments.seed)?;
-    foreign::subject(&vectors, vec![release], arguments.seed)
-}
-
-/// What a server would hold of vectors under a foil.
-fn foil_release(name: &str, vectors: &VectorSet, seed: u64) -> Result<Release> {
-    Ok(name.parse::<Foil>()?.protect(vectors, seed)?.release())
 }
 
 /// Some rows.
