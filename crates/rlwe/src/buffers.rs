@@ -8,7 +8,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of idle buffers that are kept.
+/// Bytes of idle buffers that a ring keeps, for good.
 const KEPT_BYTES: usize = 32 << 20;
 
 /// Idle buffers of one length.

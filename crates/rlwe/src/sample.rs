@@ -117,7 +117,8 @@ pub(crate) fn fill_uniform(values: &mut [u64], seed: &[u8; 32], stream: Stream) 
     let mut kept = 0;
     while !reduced {
         // Once in a quarter of a million polynomials: skip the words above and draw as many more.
-        for at in kept..values.len() {
+        let first = kept;
+        for at in first..values.len() {
             if values[at] < MODULUS {
                 values.swap(kept, at);
                 kept += 1;

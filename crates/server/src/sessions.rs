@@ -1,4 +1,4 @@
-//! Merge keys of open sessions, under a memory budget.
+//! Keys of open sessions, to merge or to rotate with, under a memory budget.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

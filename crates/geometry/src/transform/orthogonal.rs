@@ -218,9 +218,9 @@ fn triangular_factor(tiles: &[Tile]) -> Factor {
         }
         // A vector of zeros reflects nothing, whatever its factor.
         let scale = if products[column] > 0.0 { 2.0 / products[column] } else { 0.0 };
-        for row in 0..column {
-            let sum: f64 = (0..column).map(|at| factor[row][at] * products[at]).sum();
-            factor[row][column] = -scale * sum;
+        for row in &mut factor[..column] {
+            let sum: f64 = row[..column].iter().zip(&products).map(|(t, p)| t * p).sum();
+            row[column] = -scale * sum;
         }
         factor[column][column] = scale;
     }
