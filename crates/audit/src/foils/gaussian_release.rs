@@ -5,12 +5,12 @@
 //! up to 5,000 native rows by cosine. Intervals resample seeds, then queries or targets of each.
 
 use anyhow::Result;
-use rayon::prelude::*;
-use shard_geometry::exact_top_k;
 
 use super::frontier::{GALLERY, TARGETS};
 use super::gaussian::{DELTA, SENSITIVITY, calibrate, epsilon_of, release};
-use super::measure::{DEPTH, PlainShard, SEED, SHARD_CANDIDATES, judged, named, select};
+use super::measure::{
+    DEPTH, PlainShard, SEED, SHARD_CANDIDATES, best_by_product, judged, named, select,
+};
 use super::native::{link_directly, right};
 use crate::finding::{Finding, Plot, Section, Series};
 use crate::quality::{Measures, evaluate};
@@ -92,6 +92,10 @@ pub fn reproduce_gaussian(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Result
          names three of its seventeen budgets; ours are the powers of two from 0.5 to 32768, which \
          are seventeen and hold those three."
             .into(),
+        "Between the ends our releases keep more quality than the paper's: the cosines of e5 lie \
+         close together, where a little noise changes their order, and those of MiniLM and WordLlama \
+         lie apart."
+            .into(),
         "A strict match is within 0.01 of Shard's nDCG@10 and 0.02 of its Recall@100 at once. \
          Collections whose judgements are derived take no part."
             .into(),
@@ -104,6 +108,7 @@ pub fn reproduce_gaussian(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Result
         progress(&format!("gaussian: {} / {}", corpus.name, corpus.encoder));
         tables.push(measure(corpus, &mut section)?);
     }
+    let rows = corpora.iter().map(|corpus| corpus.vectors.rows()).sum();
     let mut plot = [Vec::new(), Vec::new()];
     for (at, epsilon) in budgets().enumerate() {
         let sigma = calibrate(epsilon, DELTA, SENSITIVITY)?;
@@ -111,14 +116,14 @@ pub fn reproduce_gaussian(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Result
         let finding = |metric: &str, value: f64, paper: Option<f64>| {
             Finding::new(NAME, format!("epsilon={epsilon}"), metric, value)
                 .paper(paper)
-                .on(SEED, corpora.iter().map(|corpus| corpus.vectors.rows()).sum())
+                .on(SEED, rows)
         };
         section.findings.push(finding("sigma", sigma, paper.map(|row| row.sigma)));
         for releases in [2, 10] {
             let together = epsilon_of(sigma, releases, DELTA, SENSITIVITY)?;
             let setting = format!("epsilon={epsilon},releases={releases}");
             let finding = Finding::new(NAME, setting, "epsilon_of_releases", together);
-            section.findings.push(finding.on(SEED, 0));
+            section.findings.push(finding.on(SEED, rows));
         }
         if tables.is_empty() {
             continue;
@@ -191,6 +196,7 @@ fn measure(corpus: &Corpus, section: &mut Section) -> Result<Vec<Case>> {
     let gallery = sample(vectors.rows(), GALLERY, &mut generator(SEED, 1));
     let targets: Vec<usize> = (0..TARGETS.min(gallery.len())).collect();
     let native = Matrix::from_vectors(vectors).select(&gallery);
+    let queries = Matrix::from_vectors(&corpus.queries);
 
     let mut cases = Vec::new();
     for epsilon in budgets() {
@@ -199,13 +205,7 @@ fn measure(corpus: &Corpus, section: &mut Section) -> Result<Vec<Case>> {
             Case { ndcg: Vec::new(), recall: Vec::new(), linked: Vec::new(), matched: false };
         for seed in NOISE_SEEDS {
             let released = release(vectors, sigma, seed);
-            let rankings = (0..corpus.queries.rows())
-                .into_par_iter()
-                .map(|row| {
-                    let hits = exact_top_k(&released, corpus.queries.row(row), DEPTH)?;
-                    Ok(hits.iter().map(|hit| hit.row).collect())
-                })
-                .collect::<Result<Vec<_>>>()?;
+            let rankings = best_by_product(&queries, &Matrix::from_vectors(&released), DEPTH);
             let measured = evaluate(&corpus.qrels, &named(corpus, &rankings))?.measures;
             let values = |of: fn(&Measures) -> f64| measured.iter().map(of).collect();
             case.ndcg.push(values(|measures| measures.ndcg10));
@@ -218,7 +218,7 @@ fn measure(corpus: &Corpus, section: &mut Section) -> Result<Vec<Case>> {
             && (pooled(&case.recall) - shard.recall100).abs() <= MATCH.1;
         let lines = [
             ("ndcg_at_10", &case.ndcg, None),
-            ("recall_at_100", &case.recall, None),
+            ("recall_at_100", &case.recall, Some((DEPTH as f64 / vectors.rows() as f64).min(1.0))),
             ("link_recall_at_1", &case.linked, Some(1.0 / gallery.len() as f64)),
         ];
         for (metric, by_seed, chance) in lines {

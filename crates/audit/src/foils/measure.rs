@@ -8,7 +8,7 @@ use shard_geometry::{FlatRouter, Pca, VectorSet, top_k};
 use super::protected::Run;
 use crate::subject::{Corpus, coordinates};
 use crate::tools::matrix::Matrix;
-use crate::tools::neighbours::{Metric, nearest_others};
+use crate::tools::neighbours::{Metric, for_each_block, nearest_others};
 
 /// The seed of the paper's tables.
 pub(super) const SEED: u64 = 2026;
@@ -79,12 +79,30 @@ impl PlainShard {
             let scores = shortlist.iter().map(|&row| {
                 let terms = query.iter().zip(self.coordinates.row(row as usize));
                 let score: f64 = terms.map(|(q, x)| q * x).sum();
-                (row, (score / SCORE_GRID).round() * SCORE_GRID)
+                (row, on_grid(score))
             });
             top_k(scores, depth).iter().map(|hit| hit.row).collect()
         };
         Ok(shortlists.par_iter().enumerate().map(rank).collect())
     }
+}
+
+/// A score on [`SCORE_GRID`].
+fn on_grid(score: f64) -> f64 {
+    (score / SCORE_GRID).round() * SCORE_GRID
+}
+
+/// For every query the best `depth` rows by `q . x`, ties by row order: exact search for many
+/// queries at once.
+pub(super) fn best_by_product(queries: &Matrix, rows: &Matrix, depth: usize) -> Vec<Vec<u32>> {
+    let mut found = Vec::with_capacity(queries.rows());
+    for_each_block(queries, rows, Metric::Product, |_, scores| {
+        found.par_extend((0..scores.rows()).into_par_iter().map(|at| {
+            let scores = (0..).zip(scores.row(at).iter().map(|&score| on_grid(score)));
+            top_k(scores, depth).iter().map(|hit| hit.row).collect::<Vec<u32>>()
+        }));
+    });
+    found
 }
 
 /// Ranked rows under the names of a corpus.
@@ -137,6 +155,8 @@ mod tests {
             let exact = exact_top_k(&vectors, queries.row(row), 20).unwrap();
             assert_eq!(found, &exact.iter().map(|hit| hit.row).collect::<Vec<_>>());
         }
+        let [queries_wide, rows] = [&queries, &vectors].map(Matrix::from_vectors);
+        assert_eq!(best_by_product(&queries_wide, &rows, 20), found);
         let short = shard.search(&queries, 5, 20).unwrap();
         assert!(short.iter().all(|rows| rows.len() == 5));
         assert!(PlainShard::fit(&vectors, 0).is_err());

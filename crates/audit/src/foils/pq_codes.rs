@@ -199,7 +199,8 @@ pub fn reproduce_pq_only(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Result<
     ));
     section.notes.push(
         "The prefix is what the paper's server holds; a vault of ours keeps it at the client unless \
-         told otherwise."
+         told otherwise. That Shard reranks with cosine 1 is so by construction, as keys cancel; \
+         `utility` measures what comes of it."
             .into(),
     );
     let probes = sample(rows, PROBES, &mut generator(SEED, PROBED));

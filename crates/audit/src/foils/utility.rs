@@ -7,12 +7,13 @@
 
 use anyhow::Result;
 use rayon::prelude::*;
-use shard_geometry::{Cells, Ranked, exact_top_k, exact_top_k_f64};
+use shard_geometry::Cells;
 
-use super::measure::{DEPTH, PlainShard, SEED, SHARD_CANDIDATES, largest, named};
+use super::measure::{DEPTH, PlainShard, SEED, SHARD_CANDIDATES, best_by_product, largest, named};
 use crate::finding::{Finding, Section};
 use crate::quality::{Bootstrap, Evaluation, compare, evaluate};
 use crate::subject::Corpus;
+use crate::tools::matrix::Matrix;
 use crate::tools::statistics::{generator, interval, mean, quantile};
 
 /// The paper's figures for e5-small: raw nDCG@10, then the differences of the three systems.
@@ -77,27 +78,21 @@ pub fn reproduce_utility(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Result<
 
 /// The four systems of the table, raw search first.
 fn evaluate_systems(corpus: &Corpus) -> Result<[(&'static str, Evaluation); 4]> {
-    let vectors = &corpus.vectors;
+    let (vectors, queries) = (&corpus.vectors, &corpus.queries);
     let width = vectors.width();
     let shard = PlainShard::fit(vectors, (width / 4).max(1))?;
     let pca = &shard.pca;
-    let run = |search: &(dyn Fn(&[f32]) -> Result<Vec<Ranked>> + Sync)| -> Result<Evaluation> {
-        let rankings = (0..corpus.queries.rows())
-            .into_par_iter()
-            .map(|row| {
-                let hits = search(corpus.queries.row(row))?;
-                Ok(hits.iter().map(|hit| hit.row).collect())
-            })
-            .collect::<Result<Vec<_>>>()?;
-        Ok(evaluate(&corpus.qrels, &named(corpus, &rankings))?)
+    let documents = Matrix::from_vectors(vectors);
+    let judged = |rankings: &[Vec<u32>]| evaluate(&corpus.qrels, &named(corpus, rankings));
+    let run = |of_query: &(dyn Fn(&[f32]) -> Vec<f64> + Sync)| -> Result<Evaluation> {
+        let turned = (0..queries.rows()).into_par_iter();
+        let turned = turned.flat_map_iter(|row| of_query(queries.row(row))).collect();
+        Ok(judged(&best_by_product(&Matrix::new(width, turned), &documents, DEPTH))?)
     };
-    let raw = run(&|query| Ok(exact_top_k(vectors, query, DEPTH)?))?;
+    let raw = run(&|query| query.iter().copied().map(f64::from).collect())?;
     // (q - mu) . (x - mu) orders rows as (q - mu) . x does.
-    let centred = run(&|query| {
-        let shifted: Vec<f64> =
-            query.iter().zip(pca.mean()).map(|(&q, mu)| f64::from(q) - mu).collect();
-        Ok(exact_top_k_f64(vectors, &shifted, DEPTH)?)
-    })?;
+    let centred =
+        run(&|query| query.iter().zip(pca.mean()).map(|(&q, mu)| f64::from(q) - mu).collect())?;
     // q^T V_k V_k^T (x - mu) orders rows as (V_k V_k^T q) . x does.
     let half = run(&|query| {
         let mut projected = vec![0.0; width];
@@ -105,10 +100,9 @@ fn evaluate_systems(corpus: &Corpus) -> Result<[(&'static str, Evaluation); 4]> 
         for (coordinate, direction) in kept.zip(pca.basis().chunks_exact(width)) {
             projected.iter_mut().zip(direction).for_each(|(p, v)| *p += coordinate * v);
         }
-        Ok(exact_top_k_f64(vectors, &projected, DEPTH)?)
+        projected
     })?;
-    let found = shard.search(&corpus.queries, SHARD_CANDIDATES, DEPTH)?;
-    let shard = evaluate(&corpus.qrels, &named(corpus, &found))?;
+    let shard = judged(&shard.search(queries, SHARD_CANDIDATES, DEPTH)?)?;
     Ok([("raw", raw), ("centred-full", centred), ("corrected-half", half), ("shard", shard)])
 }
 

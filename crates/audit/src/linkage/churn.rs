@@ -4,7 +4,8 @@
 //! deletions that the other never had. Keys and orders are independent. The attacker knows neither
 //! which documents are common nor how many; features are standardised from the two releases as
 //! they are seen. With cell keys candidates are the rows of the same cell (the attacker is granted
-//! the correspondence of cells); with micro-keys the whole other release.
+//! the correspondence of cells); with micro-keys too where prefixes are public and show the cells,
+//! as in the paper, otherwise the whole other release.
 //!
 //! `recall_at_1` and `auc` are over common documents. The open-set rule takes for matches all
 //! pairs that are each other's nearest by prefix, with no threshold; its precision and recall are
@@ -15,16 +16,13 @@ mod table;
 pub use table::reproduce_churn;
 
 use rand_core::Rng;
-use rayon::prelude::*;
 
 use super::format::Format;
-use super::game::{Group, Keying, Population, Truth, groups};
-use super::linker::{Linker, Outcome, Pair, conclude, play, report};
+use super::game::{Keying, Population, Snapshot, Truth};
+use super::linker::{Linker, Outcome, Pair, conclude, play, play_prefix, report};
 use super::unfit;
 use crate::finding::{Finding, Plot, Section, Series};
 use crate::subject::Subject;
-use crate::tools::matrix::Matrix;
-use crate::tools::neighbours::{Metric, for_each_block};
 use crate::tools::statistics::{generator, mean, sample};
 
 /// Percent of documents that both releases have.
@@ -36,36 +34,6 @@ const LINKERS: [Linker; 4] = [Linker::Prefix, Linker::Norm, Linker::Gram, Linker
 /// Rows of a release in the audit of a collection.
 const AUDIT_ROWS: usize = 2_000;
 
-/// Pairs that are each other's nearest within their group, by distance.
-pub fn mutual_nearest(first: &Matrix, second: &Matrix, groups: &[Group]) -> Vec<(usize, usize)> {
-    let mut pairs = Vec::new();
-    for Group { first: rows, second: others } in groups {
-        let (queries, gallery) = (first.select(rows), second.select(others));
-        let mut forward: Vec<usize> = Vec::with_capacity(rows.len());
-        let mut backward = vec![(f64::NEG_INFINITY, 0); others.len()];
-        for_each_block(&queries, &gallery, Metric::Distance, |start, scores| {
-            let best = |at: usize| {
-                let row = scores.row(at).iter().enumerate();
-                let best = row.fold((f64::NEG_INFINITY, 0), |best, (other, &score)| {
-                    if score > best.0 { (score, other) } else { best }
-                });
-                best.1
-            };
-            forward.par_extend((0..scores.rows()).into_par_iter().map(best));
-            for at in 0..scores.rows() {
-                for (best, &score) in backward.iter_mut().zip(scores.row(at)) {
-                    if score > best.0 {
-                        *best = (score, start + at);
-                    }
-                }
-            }
-        });
-        let mutual = forward.iter().enumerate().filter(|&(at, &other)| backward[other].1 == at);
-        pairs.extend(mutual.map(|(at, &other)| (rows[at], others[other])));
-    }
-    pairs
-}
-
 /// One pair of releases, judged.
 struct Game {
     linkers: Vec<(Linker, Outcome)>,
@@ -73,37 +41,36 @@ struct Game {
     open_set: Option<[f64; 2]>,
 }
 
-/// `rows` documents in each of two releases, `percent` of them in both.
-fn game(
+/// Two releases of `rows` documents each, `percent` of them in both, not yet rounded.
+fn releases(
     population: &Population,
     rows: usize,
     percent: usize,
     keying: Keying,
-    format: Format,
     rng: &mut impl Rng,
-) -> Game {
+) -> [Snapshot; 2] {
     let common = rows * percent / 100;
     let drawn = sample(population.len(), 2 * rows - common, rng);
-    let (first, second) = (&drawn[..rows], &drawn[rows - common..]);
-    let snapshots = [first, second].map(|documents| {
-        let mut snapshot = population.release(documents, keying, rng);
-        format.store(&mut snapshot.release, rng);
-        snapshot
-    });
+    [&drawn[..rows], &drawn[rows - common..]]
+        .map(|documents| population.release(documents, keying, rng))
+}
+
+/// Stores two releases in a format, and matches their rows.
+fn game(mut snapshots: [Snapshot; 2], keying: Keying, format: Format, rng: &mut impl Rng) -> Game {
+    snapshots.iter_mut().for_each(|snapshot| format.store(&mut snapshot.release, rng));
     let [first, second] = snapshots;
     let truth = Truth::new(&first.documents, &second.documents);
     let pair = Pair::new(first.release, second.release);
     let grant = keying.grant();
-    let linkers = LINKERS.into_iter();
-    let linkers = linkers
-        .filter_map(|linker| Some((linker, play(&pair, linker, grant, &truth, rng)?)))
-        .collect();
-    let open_set = pair.first.prefixes.as_ref().zip(pair.second.prefixes.as_ref());
-    let open_set = open_set.map(|(first, second)| {
-        let groups = groups(&pair.first, &pair.second, grant);
-        truth.precision_and_recall(&mutual_nearest(first, second, &groups))
-    });
-    Game { linkers, open_set }
+    let (prefix, taken) = play_prefix(&pair, grant, &truth, rng).unzip();
+    let by_prefix = prefix.map(|outcome| (Linker::Prefix, outcome));
+    let others = LINKERS.into_iter().filter(|&linker| linker != Linker::Prefix);
+    let others =
+        others.filter_map(|linker| Some((linker, play(&pair, linker, grant, &truth, rng)?)));
+    Game {
+        linkers: by_prefix.into_iter().chain(others).collect(),
+        open_set: taken.map(|pairs| truth.precision_and_recall(&pairs)),
+    }
 }
 
 /// Adds the findings of some pairs of releases of one setting.
@@ -188,7 +155,8 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     for percent in OVERLAPS {
         progress(&format!("release-churn: {percent} % overlap"));
         let mut rng = generator(subject.seed, 130 + percent as u64);
-        let mut game = game(&population, rows, percent, keying, Format::Clean, &mut rng);
+        let snapshots = releases(&population, rows, percent, keying, &mut rng);
+        let mut game = game(snapshots, keying, Format::Clean, &mut rng);
         if !public {
             game.linkers.retain(|(linker, _)| *linker != Linker::Prefix);
             game.open_set = None;
@@ -226,6 +194,7 @@ mod tests {
     use super::super::planted;
     use super::*;
     use crate::finding::Verdict;
+    use crate::tools::matrix::Matrix;
 
     fn value(section: &Section, setting: &str, metric: &str) -> f64 {
         let of = |f: &&Finding| f.setting == setting && f.metric == metric;
@@ -257,38 +226,19 @@ mod tests {
     fn releases_with_nothing_in_common_are_at_chance() {
         let subject = planted::subject(700, 24, 8, 4, 0.7, true);
         let mut population = Population::of(&subject);
-        let game = |population: &Population| {
-            game(population, 350, 100, Keying::Cells, Format::Clean, &mut generator(1, 1))
+        let play = |population: &Population, keying, format| {
+            let mut rng = generator(1, 1);
+            game(releases(population, 350, 100, keying, &mut rng), keying, format, &mut rng)
         };
-        let linked = game(&population);
+        let linked = play(&population, Keying::Cells, Format::Clean);
         assert!(linked.linkers.iter().all(|(_, outcome)| mean(&outcome.hits) > 0.9));
         // Equal norms, equal prefixes, and no company: nothing is left to link by.
         population.residuals = population.residuals.normalised();
         population.prefixes = Matrix::zeros(700, 8);
         population.cells = (0..700).map(|_| 0).collect();
-        let micro =
-            super::game(&population, 350, 100, Keying::Micro, Format::Int8, &mut generator(1, 1));
+        let micro = play(&population, Keying::Micro, Format::Int8);
         for (linker, outcome) in &micro.linkers {
             assert!(mean(&outcome.hits) < 0.03, "{linker:?} {}", mean(&outcome.hits));
         }
-    }
-
-    #[test]
-    fn mutual_neighbours_are_those_of_the_definition() {
-        let (first, second) = (planted::normals(70, 3, 1), planted::normals(50, 3, 2));
-        let group =
-            Group { first: (5..70).collect(), second: (0..50).filter(|row| row % 7 > 0).collect() };
-        let near = |x: &[f64], rows: &[usize], of: &Matrix| {
-            let distance = |&row: &usize| super::super::game::squared_distance(x, of.row(row));
-            *rows.iter().min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap()
-        };
-        let expected: Vec<(usize, usize)> = group
-            .first
-            .iter()
-            .map(|&row| (row, near(first.row(row), &group.second, &second)))
-            .filter(|&(row, other)| near(second.row(other), &group.first, &first) == row)
-            .collect();
-        assert!(expected.len() > 5);
-        assert_eq!(mutual_nearest(&first, &second, &[group]), expected);
     }
 }

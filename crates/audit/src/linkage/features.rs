@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 use super::game::Group;
 use crate::tools::matrix::Matrix;
-use crate::tools::neighbours::{Metric, nearest};
+use crate::tools::neighbours::{Metric, for_each_block};
 use crate::tools::statistics::quantile;
 use crate::view::Release;
 
@@ -102,7 +102,12 @@ fn signature(
         if scale > 0.0 { product / scale } else { 0.0 }
     };
     let mut cosines: Vec<f64> = others().map(cosine).collect();
-    cosines.sort_unstable_by(|a, b| b.total_cmp(a));
+    let falling = |a: &f64, b: &f64| b.total_cmp(a);
+    if cosines.len() > NEIGHBOURS {
+        cosines.select_nth_unstable_by(NEIGHBOURS - 1, falling);
+    }
+    cosines.truncate(NEIGHBOURS);
+    cosines.sort_unstable_by(falling);
     cosines.resize(NEIGHBOURS, 0.0);
     (quantiles, cosines)
 }
@@ -160,13 +165,70 @@ pub fn nearest_links(first: &Matrix, second: &Matrix, groups: &[Group]) -> Vec<O
         let found = if first.width() == 1 {
             nearest_numbers(first, second, group)
         } else {
-            let (queries, gallery) = (first.select(&group.first), second.select(&group.second));
-            let found = nearest(&queries, &gallery, 1, Metric::Distance);
-            found.into_iter().map(|found| group.second[found[0] as usize]).collect()
+            let mut found = Vec::with_capacity(group.first.len());
+            for_each_score(first, second, group, |_, scores| found.par_extend(best_of(scores)));
+            found.into_iter().map(|at| group.second[at]).collect()
         };
         group.first.iter().zip(found).for_each(|(&row, guess)| guesses[row] = Some(guess));
     }
     guesses
+}
+
+/// [`nearest_links`] both ways from one scan: for every row of the first release the nearest of the
+/// second, and for every row of the second the nearest of the first.
+pub fn nearest_both_ways(
+    first: &Matrix,
+    second: &Matrix,
+    groups: &[Group],
+) -> [Vec<Option<usize>>; 2] {
+    let mut links = [vec![None; first.rows()], vec![None; second.rows()]];
+    for group in groups {
+        let mut forward: Vec<usize> = Vec::with_capacity(group.first.len());
+        let mut backward = vec![(f64::NEG_INFINITY, 0); group.second.len()];
+        for_each_score(first, second, group, |start, scores| {
+            forward.par_extend(best_of(scores));
+            for (at, row) in scores.iter().enumerate() {
+                for (best, &score) in backward.iter_mut().zip(row) {
+                    if score > best.0 {
+                        *best = (score, start + at);
+                    }
+                }
+            }
+        });
+        for (&row, at) in group.first.iter().zip(forward) {
+            links[0][row] = Some(group.second[at]);
+        }
+        for (&row, (_, at)) in group.second.iter().zip(backward) {
+            links[1][row] = Some(group.first[at]);
+        }
+    }
+    links
+}
+
+/// Calls `sink(first query, scores)` for blocks of a group's rows against all of its others.
+fn for_each_score(
+    first: &Matrix,
+    second: &Matrix,
+    group: &Group,
+    sink: impl FnMut(usize, &Matrix),
+) {
+    let (queries, gallery) = (first.select(&group.first), second.select(&group.second));
+    for_each_block(&queries, &gallery, Metric::Distance, sink);
+}
+
+/// The place of the largest score of each row, the first of equals.
+fn best_of(scores: &Matrix) -> impl IndexedParallelIterator<Item = usize> + '_ {
+    (0..scores.rows()).into_par_iter().map(|at| {
+        let row = scores.row(at).iter().enumerate();
+        let best =
+            row.fold(
+                (f64::NEG_INFINITY, 0),
+                |best, (other, &score)| {
+                    if score > best.0 { (score, other) } else { best }
+                },
+            );
+        best.1
+    })
 }
 
 /// [`nearest_links`] of one number a row, by sorting and bisection: releases of any size.

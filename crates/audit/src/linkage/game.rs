@@ -4,6 +4,8 @@
 //! Attacks are given the two [`Release`]s and [`Group`]s of rows that may be matched; what a
 //! [`Truth`] holds never reaches them.
 
+use std::collections::{HashMap, HashSet};
+
 use anyhow::Context;
 use rand_core::Rng;
 use shard_geometry::{Pca, VectorSet};
@@ -36,13 +38,16 @@ pub struct Population {
 
 impl Population {
     /// At most `limit` random rows with their own principal axes, a prefix of a quarter of the
-    /// width, and `cells` cells.
+    /// width, and `cells` cells. Of rows with the very same vector one is taken: nothing tells such
+    /// documents apart, so no match between them is right or wrong.
     ///
     /// # Errors
     /// When the vectors have no principal axes, or are fewer than the cells.
     pub fn fit(vectors: &VectorSet, limit: usize, cells: usize, seed: u64) -> anyhow::Result<Self> {
         let mut rng = generator(seed, 1);
-        let chosen = sample(vectors.rows(), limit, &mut rng);
+        let mut chosen = sample(vectors.rows(), limit, &mut rng);
+        let mut seen: HashSet<Vec<u32>> = HashSet::new();
+        chosen.retain(|&row| seen.insert(vectors.row(row).iter().map(|x| x.to_bits()).collect()));
         let values = chosen.iter().flat_map(|&row| vectors.row(row).iter().copied()).collect();
         let vectors = VectorSet::new(vectors.width(), values).context("documents to release")?;
         let coordinates = coordinates(&Pca::fit(&vectors)?, &vectors);
@@ -94,11 +99,14 @@ impl Population {
         let shared: Vec<u32> = documents.iter().map(|&document| self.cells[document]).collect();
         let mut release = match (keying, self.family) {
             (Keying::Cells, family) => protect(&residuals, &shared, family, rng),
-            (Keying::Micro, KeyFamily::Orthogonal) => {
+            (_, KeyFamily::Orthogonal) => {
                 Release { rows: random_directions(&residuals, rng), cells: own, prefixes: None }
             }
-            (Keying::Micro, family) => protect(&residuals, &own, family, rng),
+            (_, family) => protect(&residuals, &own, family, rng),
         };
+        if keying == Keying::MicroInCells {
+            release.cells = shared;
+        }
         release.prefixes = Some(self.prefixes.select(&documents));
         Snapshot { release, documents }
     }
@@ -145,6 +153,9 @@ pub enum Keying {
     Cells,
     /// None.
     Micro,
+    /// None, while the server knows the cells of the rows from their public prefixes: these are
+    /// then the cells of the release.
+    MicroInCells,
 }
 
 impl Keying {
@@ -158,7 +169,7 @@ impl Keying {
     pub fn name(self) -> &'static str {
         match self {
             Self::Cells => "cell",
-            Self::Micro => "micro",
+            Self::Micro | Self::MicroInCells => "micro",
         }
     }
 
@@ -166,7 +177,7 @@ impl Keying {
     /// are any, nothing otherwise.
     pub fn grant(self) -> Grant {
         match self {
-            Self::Cells => Grant::CellLabels,
+            Self::Cells | Self::MicroInCells => Grant::CellLabels,
             Self::Micro => Grant::Nothing,
         }
     }
@@ -210,7 +221,7 @@ pub struct Truth(Vec<Option<usize>>);
 impl Truth {
     /// From the documents of the rows of both releases.
     pub fn new(first: &[usize], second: &[usize]) -> Self {
-        let rows: std::collections::HashMap<usize, usize> =
+        let rows: HashMap<usize, usize> =
             second.iter().enumerate().map(|(row, &document)| (document, row)).collect();
         Self(first.iter().map(|document| rows.get(document).copied()).collect())
     }

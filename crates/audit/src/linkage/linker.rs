@@ -7,8 +7,10 @@
 
 use rand_core::Rng;
 
-use super::features::{RowFeatures, combined, nearest_links, norm_rank_links, standardised};
-use super::game::{Grant, REPETITIONS, Truth, groups};
+use super::features::{
+    RowFeatures, combined, nearest_both_ways, nearest_links, norm_rank_links, standardised,
+};
+use super::game::{Grant, Group, REPETITIONS, Truth, groups};
 use super::verdict;
 use crate::finding::{Finding, Section};
 use crate::tools::matrix::Matrix;
@@ -103,6 +105,23 @@ pub struct Outcome {
     pub chance: f64,
 }
 
+impl Outcome {
+    /// What guesses by the distance of features achieved.
+    pub(super) fn of(
+        guesses: &[Option<usize>],
+        [first, second]: [&Matrix; 2],
+        groups: &[Group],
+        truth: &Truth,
+        rng: &mut impl Rng,
+    ) -> Self {
+        Self {
+            hits: truth.hits(guesses),
+            area: Some(truth.area(first, second, groups, rng)),
+            chance: truth.chance(groups),
+        }
+    }
+}
+
 /// Plays one linker; `None` when the releases lack what it compares.
 pub fn play(
     pair: &Pair,
@@ -120,15 +139,34 @@ pub fn play(
         probed = Some(truth.among(&probes));
     }
     let truth = probed.as_ref().unwrap_or(truth);
-    let guesses = match linker {
-        Linker::NormRank => norm_rank_links(&first, &second, &groups),
-        _ => nearest_links(&first, &second, &groups),
-    };
-    Some(Outcome {
-        hits: truth.hits(&guesses),
-        area: (linker != Linker::NormRank).then(|| truth.area(&first, &second, &groups, rng)),
-        chance: truth.chance(&groups),
-    })
+    if linker == Linker::NormRank {
+        let guesses = norm_rank_links(&first, &second, &groups);
+        let chance = truth.chance(&groups);
+        return Some(Outcome { hits: truth.hits(&guesses), area: None, chance });
+    }
+    let guesses = nearest_links(&first, &second, &groups);
+    Some(Outcome::of(&guesses, [&first, &second], &groups, truth, rng))
+}
+
+/// The prefix linker, and beside it the open-set rule: all pairs that are each other's nearest are
+/// taken for matches. `None` when the releases have no prefixes.
+pub(super) fn play_prefix(
+    pair: &Pair,
+    grant: Grant,
+    truth: &Truth,
+    rng: &mut impl Rng,
+) -> Option<(Outcome, Vec<(usize, usize)>)> {
+    let (first, second) = (pair.first.prefixes.as_ref()?, pair.second.prefixes.as_ref()?);
+    let groups = groups(&pair.first, &pair.second, grant);
+    let [forward, backward] = nearest_both_ways(first, second, &groups);
+    let outcome = Outcome::of(&forward, [first, second], &groups, truth, rng);
+    Some((outcome, mutual(&forward, &backward)))
+}
+
+/// Pairs of rows that are each other's guess.
+fn mutual(forward: &[Option<usize>], backward: &[Option<usize>]) -> Vec<(usize, usize)> {
+    let pairs = forward.iter().enumerate().filter_map(|(row, other)| Some((row, (*other)?)));
+    pairs.filter(|&(row, other)| backward[other] == Some(row)).collect()
 }
 
 /// Adds `recall_at_1` and `auc` of one setting, over seeds.
@@ -186,6 +224,7 @@ pub(super) fn conclude(section: &mut Section, among: &str, opening: &str) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::game::squared_distance;
     use super::super::planted;
     use super::*;
     use crate::tools::statistics::generator;
@@ -207,5 +246,28 @@ mod tests {
             assert!(mean(&outcome.hits) < 0.03, "{linker:?} {}", mean(&outcome.hits));
             assert!(outcome.area.is_none_or(|area| (area - 0.5).abs() < 0.08), "{linker:?}");
         }
+    }
+
+    #[test]
+    fn mutual_neighbours_are_those_of_the_definition() {
+        let (first, second) = (planted::normals(70, 3, 1), planted::normals(50, 3, 2));
+        let group =
+            Group { first: (5..70).collect(), second: (0..50).filter(|row| row % 7 > 0).collect() };
+        let near = |x: &[f64], rows: &[usize], of: &Matrix| {
+            let distance = |&row: &usize| squared_distance(x, of.row(row));
+            *rows.iter().min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap()
+        };
+        let expected: Vec<(usize, usize)> = group
+            .first
+            .iter()
+            .map(|&row| (row, near(first.row(row), &group.second, &second)))
+            .filter(|&(row, other)| near(second.row(other), &group.first, &first) == row)
+            .collect();
+        assert!(expected.len() > 5);
+        let groups = [group];
+        let [forward, backward] = nearest_both_ways(&first, &second, &groups);
+        assert_eq!(mutual(&forward, &backward), expected);
+        assert_eq!(forward, nearest_links(&first, &second, &groups));
+        assert_eq!(backward.iter().flatten().count(), groups[0].second.len());
     }
 }

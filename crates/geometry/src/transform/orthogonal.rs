@@ -74,8 +74,8 @@ impl OrthogonalKey {
         for (panel, factor) in factors.iter_mut().enumerate() {
             let (tiles, tail) = rest.split_at_mut(chunks - panel);
             rest = tail;
-            for column in 0..PANEL {
-                let at = panel * PANEL + column;
+            for at in panel * PANEL..(panel + 1) * PANEL {
+                let column = at % PANEL;
                 // Places before the first coordinate and that of the last one hold no reflection.
                 if (front..front + width.saturating_sub(1)).contains(&at) {
                     let vector = &mut vector[at - front..];

@@ -98,9 +98,15 @@ pub fn reproduce_reference(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Resul
         table.games[0].targets.len(),
         table.games[0].gallery.len()
     ));
-    if corpus.texts.is_none() {
-        section.notes.push("No texts, so token overlap is not measured.".into());
-    }
+    section.notes.push(match corpus.texts {
+        Some(_) => {
+            "Token overlap has no common level of chance: two passages of one language share \
+                    their function words. What lookup by unaligned rows (pairs=0) finds is the \
+                    level for these texts."
+                .into()
+        }
+        None => "No texts, so token overlap is not measured.".into(),
+    });
     Ok(section)
 }
 

@@ -18,6 +18,7 @@ pub struct Figure {
     pub value: Option<f64>,
     pub ci95: Option<[f64; 2]>,
     pub chance: Option<f64>,
+    pub rows: usize,
 }
 
 impl Figure {
@@ -60,6 +61,11 @@ impl Evidence {
         Ok(evidence)
     }
 
+    /// Rows of the largest collection that any figure was measured on.
+    pub fn rows(&self) -> usize {
+        self.tables.values().flatten().map(|figure| figure.rows).max().unwrap_or(0)
+    }
+
     /// Figures of a table with this metric and all of these settings: `key=value`.
     pub fn figures<'a>(
         &'a self,
@@ -95,6 +101,7 @@ impl Evidence {
                 value: Some(value),
                 ci95: None,
                 chance: None,
+                rows: 0,
             };
             evidence.tables.entry(table.to_owned()).or_default().push(figure);
         }

@@ -22,6 +22,8 @@ struct Judged {
     holds: bool,
     /// The figures that it was decided by.
     found: String,
+    /// What the figures had to be for it to hold.
+    rule: String,
 }
 
 /// How a line can be tested.
@@ -64,8 +66,10 @@ impl Line {
         match self.test {
             Test::Untestable(reason) => (Standing::NotTested, reason.to_owned()),
             Test::Figures(table, judge) => match judge(evidence) {
-                Some(Judged { holds: true, found }) => (Standing::Supported, found),
-                Some(Judged { holds: false, found }) => (Standing::NotSupported, found),
+                Some(Judged { holds, found, rule }) => {
+                    let standing = if holds { Standing::Supported } else { Standing::NotSupported };
+                    (standing, format!("{found} (it holds if: {rule})"))
+                }
                 None => (Standing::NotTested, format!("run `shard reproduce {table}` first")),
             },
         }
@@ -90,7 +94,7 @@ pub fn section(evidence: &Evidence) -> Section {
             let value = f64::from(u8::from(standing == Standing::Supported));
             let setting = format!("line={},source={}", number + 1, line.source);
             let finding = Finding::new(CLAIMS, setting, "supported", value);
-            section.findings.push(finding.on(SEED, 0));
+            section.findings.push(finding.on(SEED, evidence.rows()));
         }
     }
     section
@@ -132,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_follow_the_figures() {
+    fn verdicts_follow_the_figures_and_say_by_what_rule() {
         let of = |overlap| {
             let evidence = Evidence::of(&[
                 (
@@ -147,5 +151,30 @@ mod tests {
             line.judge(&evidence).0
         };
         assert_eq!((of(0.5), of(0.8)), (Standing::Supported, Standing::NotSupported));
+        let linked = |best| {
+            let setting = "keys=micro,format=clean,linker=norm";
+            let evidence = Evidence::of(&[
+                ("churn", setting, "recall_at_1", best),
+                ("prefix", "cells=micro", "shared_residual_edges", 0.0),
+            ]);
+            let line = LINES.iter().find(|line| line.statement.starts_with("Micro-keys"));
+            line.expect("a claim").judge(&evidence)
+        };
+        assert_eq!(linked(0.01).0, Standing::Supported);
+        let (standing, found) = linked(0.9996);
+        assert_eq!(standing, Standing::NotSupported);
+        assert!(found.contains("0.9996") && found.contains("below 0.05"), "{found}");
+    }
+
+    #[test]
+    fn distortion_is_no_measure_where_noise_of_the_same_length_leaves_more() {
+        let of = |noise| {
+            let evidence = Evidence::of(&[
+                ("sigma-rec", "kept=8,defence=truncation", "nn_overlap_at_10", 0.3),
+                ("sigma-rec", "kept=8,defence=noise", "nn_overlap_at_10", noise),
+            ]);
+            judges::distortion_measures_privacy(&evidence).map(|judged| judged.holds)
+        };
+        assert_eq!((of(0.32), of(0.6)), (Some(true), Some(false)));
     }
 }
