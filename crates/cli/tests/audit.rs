@@ -59,7 +59,11 @@ fn a_sample_is_of_whole_cells_and_says_so() {
     let report = audit(&desk, &["--sample", "60"]);
     let rows = report["metadata"]["rows"].as_u64().expect("a number");
     assert!((1..=60).contains(&rows), "{rows}");
-    assert!(figure(&report, "keys") < 6.0);
+    // What is only counted is counted over everything the server has.
+    assert_eq!(figure(&report, "keys"), 6.0);
+    assert!(figure(&report, "stored_rows") > 120.0);
+    let shared = |report: &Value| figure(report, "pairs_sharing_a_key");
+    assert_eq!(shared(&report), shared(&audit(&desk, &[])));
     let notes = report["metadata"]["notes"].to_string();
     assert!(notes.contains("of 120 documents"), "{notes}");
 }
@@ -128,6 +132,9 @@ fn vectors_of_somebody_else_are_audited_against_their_originals() {
     assert_eq!(figure(&report, "pairs_sharing_a_key"), 1.0);
     assert_eq!(report["metadata"]["stored_width"], 8);
     assert!(report["metadata"]["notes"].to_string().contains("first 8 principal coordinates"));
+    let link = ["--second", "protected.npy", "--only", "release-linkage", "--json", "-"];
+    let twice = parsed(&desk.succeeds(&[&foreign[..], &link[..]].concat()));
+    assert_eq!(verdicts(&twice), [("release-linkage", "open")]);
     desk.npy("protected.npy", &random_rows(49, 8, 2));
     desk.refused(&foreign, &["protected.npy", "expected 50 rows", "found 49"]);
 }

@@ -28,6 +28,9 @@ pub const SENSITIVITY: f64 = 2.0 * CLIP;
 /// The probability that the guarantee may fail with, as in the paper.
 pub const DELTA: f64 = 1e-6;
 
+/// The upper half of the numbers of streams that noise comes from, which no other purpose has.
+const PURPOSE: u64 = 0x6a55;
+
 /// Rows whose noise comes from one stream of random words.
 const STREAM_ROWS: usize = 64;
 
@@ -111,8 +114,8 @@ fn bisect(start: f64, too_small: impl Fn(f64) -> bool) -> f64 {
 pub fn release(vectors: &VectorSet, sigma: f64, seed: u64) -> VectorSet {
     let width = vectors.width();
     let mut values = vectors.values().to_vec();
-    values.par_chunks_mut(STREAM_ROWS * width).enumerate().for_each(|(stream, rows)| {
-        let mut rng = generator(seed, stream as u64);
+    values.par_chunks_mut(STREAM_ROWS * width).enumerate().for_each(|(block, rows)| {
+        let mut rng = generator(seed, (PURPOSE << 32) | block as u64);
         let mut normals = Normals::new(&mut rng);
         for row in rows.chunks_exact_mut(width) {
             let clip = (CLIP / norm(row.iter().map(|&x| f64::from(x)))).min(1.0);

@@ -3,9 +3,10 @@
 //! Two releases of `N` rows share a fraction of their documents; the rest are insertions and
 //! deletions that the other never had. Keys and orders are independent. The attacker knows neither
 //! which documents are common nor how many; features are standardised from the two releases as
-//! they are seen. With cell keys candidates are the rows of the same cell (the attacker is granted
-//! the correspondence of cells); with micro-keys too where prefixes are public and show the cells,
-//! as in the paper, otherwise the whole other release.
+//! they are seen. In the paper's table candidates are the rows of the same cell (the attacker is
+//! granted the correspondence of cells), with micro-keys where prefixes are public and show the
+//! cells, otherwise the whole other release. The channel of an audit plays both grants, and its
+//! verdict is on the game with nothing granted.
 //!
 //! `recall_at_1` and `auc` are over common documents. The open-set rule takes for matches all
 //! pairs that are each other's nearest by prefix, with no threshold; its precision and recall are
@@ -18,12 +19,15 @@ pub use table::reproduce_churn;
 use rand_core::Rng;
 
 use super::format::Format;
-use super::game::{Keying, Population, Snapshot, Truth};
+use super::game::{
+    Grant, Keying, Population, Snapshot, Truth, is_fixed_point, round_to_fixed_point,
+};
 use super::linker::{Linker, Outcome, Pair, conclude, play, play_prefix, report};
 use super::unfit;
-use crate::finding::{Finding, Plot, Section, Series};
+use crate::finding::{Finding, Plot, Section, Series, Verdict};
 use crate::subject::Subject;
 use crate::tools::statistics::{generator, mean, sample};
+use crate::view::Release;
 
 /// Percent of documents that both releases have.
 const OVERLAPS: [usize; 5] = [25, 50, 75, 90, 100];
@@ -33,6 +37,9 @@ const LINKERS: [Linker; 4] = [Linker::Prefix, Linker::Norm, Linker::Gram, Linker
 
 /// Rows of a release in the audit of a collection.
 const AUDIT_ROWS: usize = 2_000;
+
+/// The grant of an attacker who knows nothing of how rows or cells correspond, as settings spell it.
+const NOTHING: &str = "nothing";
 
 /// One pair of releases, judged.
 struct Game {
@@ -55,18 +62,25 @@ fn releases(
         .map(|documents| population.release(documents, keying, rng))
 }
 
-/// Stores two releases in a format, and matches their rows.
+/// Stores two releases in a format, and matches their rows with what the paper grants.
 fn game(mut snapshots: [Snapshot; 2], keying: Keying, format: Format, rng: &mut impl Rng) -> Game {
     snapshots.iter_mut().for_each(|snapshot| format.store(&mut snapshot.release, rng));
-    let [first, second] = snapshots;
+    let (pair, truth) = paired(snapshots);
+    judged(&pair, &truth, keying.grant(), rng)
+}
+
+/// Two releases, and which of their rows belong together.
+fn paired([first, second]: [Snapshot; 2]) -> (Pair, Truth) {
     let truth = Truth::new(&first.documents, &second.documents);
-    let pair = Pair::new(first.release, second.release);
-    let grant = keying.grant();
-    let (prefix, taken) = play_prefix(&pair, grant, &truth, rng).unzip();
+    (Pair::new(first.release, second.release), truth)
+}
+
+/// Plays every linker.
+fn judged(pair: &Pair, truth: &Truth, grant: Grant, rng: &mut impl Rng) -> Game {
+    let (prefix, taken) = play_prefix(pair, grant, truth, rng).unzip();
     let by_prefix = prefix.map(|outcome| (Linker::Prefix, outcome));
     let others = LINKERS.into_iter().filter(|&linker| linker != Linker::Prefix);
-    let others =
-        others.filter_map(|linker| Some((linker, play(&pair, linker, grant, &truth, rng)?)));
+    let others = others.filter_map(|linker| Some((linker, play(pair, linker, grant, truth, rng)?)));
     Game {
         linkers: by_prefix.into_iter().chain(others).collect(),
         open_set: taken.map(|pairs| truth.precision_and_recall(&pairs)),
@@ -152,33 +166,51 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     }
     let keying = Keying::of(subject.release());
     let public = subject.release().prefixes.is_some();
+    let fixed_point = is_fixed_point(subject.release());
+    let store = |release: &mut Release| {
+        if fixed_point {
+            round_to_fixed_point(release);
+        }
+        if !public {
+            release.prefixes = None;
+        }
+    };
+    let mut grants = vec![(NOTHING, Grant::Nothing)];
+    if keying == Keying::Cells {
+        grants.push(("cells", Grant::CellLabels));
+    }
     for percent in OVERLAPS {
         progress(&format!("release-churn: {percent} % overlap"));
         let mut rng = generator(subject.seed, 130 + percent as u64);
-        let snapshots = releases(&population, rows, percent, keying, &mut rng);
-        let mut game = game(snapshots, keying, Format::Clean, &mut rng);
-        if !public {
-            game.linkers.retain(|(linker, _)| *linker != Linker::Prefix);
-            game.open_set = None;
+        let mut snapshots = releases(&population, rows, percent, keying, &mut rng);
+        snapshots.iter_mut().for_each(|snapshot| store(&mut snapshot.release));
+        let (pair, truth) = paired(snapshots);
+        for &(name, grant) in &grants {
+            let game = judged(&pair, &truth, grant, &mut rng);
+            let labels = format!("overlap={percent},granted={name}");
+            add(&mut section, &labels, &[game], |_| [None, None], None, (subject.seed, rows));
         }
-        let labels = format!("overlap={percent}");
-        add(&mut section, &labels, &[game], |_| [None, None], None, (subject.seed, rows));
     }
-    let lines: Vec<(String, String)> = LINKERS
-        .iter()
-        .map(|linker| (linker.name().to_owned(), format!("overlap=*,linker={}", linker.name())))
-        .collect();
+    let line = |linker: &Linker| {
+        let name = linker.name();
+        (name.to_owned(), format!("overlap=*,granted={NOTHING},linker={name}"))
+    };
+    let lines: Vec<(String, String)> = LINKERS.iter().map(line).collect();
     section.plots.push(plot(&section, "linkage-by-overlap", &lines));
-    conclude(
-        &mut section,
-        "overlap=25,",
-        "Adding and deleting three documents in four between releases hides little: a server that kept the old rows",
-    );
+    conclude(&mut section, &format!("overlap=25,granted={NOTHING},"), |verdict| {
+        let hides = match verdict {
+            Verdict::Open => "hides nothing of those that stay",
+            Verdict::Reduced => "hides only some of those that stay",
+            Verdict::Closed => "leaves those that stay no better linked than by guessing",
+        };
+        format!("Replacing three documents in four between releases {hides}.")
+    });
     section.notes.push(format!(
-        "Pairs of releases of {rows} documents, clean, under {} keys. With cell keys the attacker \
-         is granted the correspondence of cells, which sizes of cells give away; with micro-keys \
-         nothing.",
-        keying.name()
+        "Pairs of releases of {rows} documents under {} keys, {}. The verdict and the plot are on the \
+         attacker who is granted nothing. granted=cells says which cells correspond, which sizes of \
+         cells may give away.",
+        keying.name(),
+        if fixed_point { "rounded to fixed point as the stored rows are" } else { "not rounded" },
     ));
     if !public {
         section.notes.push(
@@ -206,20 +238,35 @@ mod tests {
         let section = channel(&planted::subject(700, 24, 8, 4, 0.7, true), &|_| {}).unwrap();
         for percent in OVERLAPS {
             for linker in ["prefix", "norm"] {
-                let setting = format!("overlap={percent},linker={linker}");
+                let setting = format!("overlap={percent},granted=nothing,linker={linker}");
                 assert!(value(&section, &setting, "recall_at_1") > 0.98, "{setting}");
             }
         }
         let gram = |percent: usize| {
-            value(&section, &format!("overlap={percent},linker=gram"), "recall_at_1")
+            value(&section, &format!("overlap={percent},granted=cells,linker=gram"), "recall_at_1")
         };
         assert!(gram(100) > 0.99 && gram(25) < 0.6, "{} {}", gram(100), gram(25));
-        let open = "overlap=25,linker=prefix-mutual-nearest";
+        let open = "overlap=25,granted=cells,linker=prefix-mutual-nearest";
         assert!(value(&section, open, "open_set_recall") > 0.99);
         assert!(value(&section, open, "open_set_precision") < 0.8);
         assert_eq!(section.verdict, Some(Verdict::Open));
         assert_eq!(section.plots[0].series.len(), 4);
         assert!(section.plots[0].series.iter().all(|series| series.points.len() == 5));
+        let headline = &section.findings[section.headline.unwrap()];
+        assert!(headline.setting.starts_with("overlap=25,granted=nothing,"), "{headline:?}");
+    }
+
+    #[test]
+    fn releases_are_rounded_as_coarsely_as_the_stored_rows() {
+        let mut subject = planted::subject(700, 24, 8, 4, 0.7, false);
+        // A fixed point of four steps: norms of whole numbers no longer tell documents apart.
+        let rows = &mut subject.view.releases[0].rows;
+        rows.values_mut().iter_mut().for_each(|x| *x = (4.0 * *x).round());
+        let section = channel(&subject, &|_| {}).unwrap();
+        let norm = value(&section, "overlap=100,granted=nothing,linker=norm", "recall_at_1");
+        assert!(norm < 0.2, "{norm}");
+        assert_ne!(section.verdict, Some(Verdict::Open));
+        assert!(!section.notes.iter().any(|note| note.contains("hides nothing")));
     }
 
     #[test]

@@ -75,6 +75,18 @@ impl Population {
         Self { prefixes: subject.prefixes(), residuals, cells, family: subject.keys }
     }
 
+    /// Adds canaries in these cells, each a random direction as long as a random document, and
+    /// returns their numbers.
+    pub fn add_canaries(&mut self, cells: &[u32], rng: &mut impl Rng) -> std::ops::Range<usize> {
+        let documents = self.len();
+        let like: Vec<usize> = cells.iter().map(|_| below(documents, rng)).collect();
+        let directions = random_directions(&self.residuals.select(&like), rng);
+        self.residuals = stacked(&self.residuals, &directions);
+        self.prefixes = stacked(&self.prefixes, &self.prefixes.select(&like));
+        self.cells.extend(cells);
+        documents..self.len()
+    }
+
     /// Number of documents.
     pub fn len(&self) -> usize {
         self.cells.len()
@@ -112,7 +124,8 @@ impl Population {
     }
 }
 
-/// How much longer rows are than residuals: the median ratio of norms. Fixed points are powers of
+/// How much longer rows are than residuals, for whoever makes another release and knows which row is
+/// which: the median ratio of norms. An attacker has [`scale_of_norms`]. Fixed points are powers of
 /// two, so a ratio within a thousandth of one is taken for it.
 pub fn fixed_point(residuals: &Matrix, release: &Release, documents: &[Option<usize>]) -> f64 {
     let (before, after) = (residuals.norms(), release.rows.norms());
@@ -129,12 +142,47 @@ pub fn fixed_point(residuals: &Matrix, release: &Release, documents: &[Option<us
     if (median / power - 1.0).abs() < 1e-3 { power } else { median }
 }
 
+/// The same for an attacker who knows no row: the ratio of the median norms of stored rows and of
+/// native vectors of the same kind. A power of two that the spread of norms allows, by three standard
+/// errors of a median, is taken instead, since fixed points are such.
+pub fn scale_of_norms(stored: &[f64], native: &[f64]) -> f64 {
+    let sorted = |norms: &[f64]| {
+        let mut norms: Vec<f64> = norms.iter().copied().filter(|norm| norm.is_normal()).collect();
+        norms.sort_unstable_by(f64::total_cmp);
+        norms
+    };
+    let (stored, native) = (sorted(stored), sorted(native));
+    if stored.is_empty() || native.is_empty() {
+        return 1.0;
+    }
+    let ratio = quantile(&stored, 0.5) / quantile(&native, 0.5);
+    let power = ratio.log2().round().exp2();
+    // Of a normal law the standard error of a median is 0.93 of the quartiles' distance / sqrt(n).
+    let quartiles = (quantile(&native, 0.75) - quantile(&native, 0.25)) / quantile(&native, 0.5);
+    let error = 0.93 * quartiles / (stored.len().min(native.len()) as f64).sqrt();
+    if (ratio / power - 1.0).abs() < (3.0 * error).max(1e-3) { power } else { ratio }
+}
+
+/// Whether rows are stored in fixed point: as whole numbers.
+pub(super) fn is_fixed_point(release: &Release) -> bool {
+    release.rows.values().iter().all(|x| x.fract() == 0.0)
+}
+
+/// Rounds rows to fixed point.
+pub(super) fn round_to_fixed_point(release: &mut Release) {
+    release.rows.values_mut().iter_mut().for_each(|x| *x = x.round());
+}
+
 fn random_directions(rows: &Matrix, rng: &mut impl Rng) -> Matrix {
     let mut directions = Matrix::normal(rows.rows(), rows.width(), rng).normalised();
     for (at, norm) in rows.norms().into_iter().enumerate() {
         directions.row_mut(at).iter_mut().for_each(|x| *x *= norm);
     }
     directions
+}
+
+fn stacked(above: &Matrix, below: &Matrix) -> Matrix {
+    Matrix::new(above.width(), [above.values(), below.values()].concat())
 }
 
 /// A release, and beside it what only a judge may see.
@@ -300,4 +348,23 @@ impl Truth {
 /// `|x - y|^2`.
 pub fn squared_distance(x: &[f64], y: &[f64]) -> f64 {
     x.iter().zip(y).map(|(x, y)| (x - y) * (x - y)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_come_from_norms_of_whatever_rows() {
+        let norms: Vec<f64> =
+            (0..400).map(|at| 1.0 + 0.1 * f64::from(at * 37 % 101).sin()).collect();
+        let (stored, native) = norms.split_at(200);
+        for scale in [1.0, 1_048_576.0, 0.75, 3.0] {
+            let stored: Vec<f64> = stored.iter().rev().map(|norm| scale * norm).collect();
+            let found = scale_of_norms(&stored, native) / scale;
+            let power = scale.log2().fract() == 0.0;
+            assert!((found - 1.0).abs() < if power { 1e-12 } else { 0.05 }, "{scale} {found}");
+        }
+        assert_eq!(scale_of_norms(&[], native), 1.0);
+    }
 }

@@ -9,14 +9,16 @@
 //! members lie in denser places, shows in the control: the same with each member's own row left
 //! out, which must come out at chance.
 
-use super::game::{fixed_point, squared_distance};
+use super::game::{REPETITIONS, scale_of_norms, squared_distance};
 use super::same_key::rows_of_documents;
-use super::{verdict, without_rows};
-use crate::finding::{Finding, Section};
+use super::{judge, without_rows};
+use crate::finding::{Finding, Section, Verdict};
 use crate::subject::Subject;
 use crate::tools::matrix::Matrix;
 use crate::tools::neighbours::{Metric, nearest};
-use crate::tools::statistics::{area_under_curve, generator, sample};
+use crate::tools::statistics::{
+    area_interval, area_under_curve, generator, interval_of_hits, mean, sample,
+};
 
 /// Suspects that are members, and as many that are not.
 const SUSPECTS: usize = 1_000;
@@ -57,15 +59,15 @@ fn scores_of_numbers(suspects: &[f64], stored: &[f64], left_out: Option<&[usize]
     suspects.iter().enumerate().map(score).collect()
 }
 
-/// The share of members above the score that one outsider in a hundred exceeds.
-pub fn found_at_false_alarms(members: &[f64], outsiders: &[f64], share: f64) -> f64 {
-    if members.is_empty() || outsiders.is_empty() {
-        return 0.0;
+/// One for each member above the score that a `share` of outsiders exceeds, zero for the others.
+pub fn found_at_false_alarms(members: &[f64], outsiders: &[f64], share: f64) -> Vec<f64> {
+    if outsiders.is_empty() {
+        return vec![0.0; members.len()];
     }
     let mut sorted = outsiders.to_vec();
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));
     let threshold = sorted[(share * sorted.len() as f64) as usize];
-    members.iter().filter(|&&score| score > threshold).count() as f64 / members.len() as f64
+    members.iter().map(|&score| f64::from(u8::from(score > threshold))).collect()
 }
 
 /// One way to look at the store.
@@ -114,17 +116,19 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         let control = scores(&view.members, &view.stored, Some(&own));
         let seen = if view.seen { "server" } else { "nobody" };
         let setting = format!("view={},seen-by={seen}", view.name);
-        for (metric, value, chance) in [
-            ("auc", area_under_curve(&inside, &outside), 0.5),
-            (
-                "tpr_at_1_percent_fpr",
-                found_at_false_alarms(&inside, &outside, FALSE_ALARMS),
-                FALSE_ALARMS,
-            ),
-            ("auc_own_row_left_out", area_under_curve(&control, &outside), 0.5),
+        let found = found_at_false_alarms(&inside, &outside, FALSE_ALARMS);
+        let area = |same: &[f64]| {
+            let interval = area_interval(same, &outside, REPETITIONS, subject.seed);
+            (area_under_curve(same, &outside), interval, 0.5)
+        };
+        for (metric, (value, interval, chance)) in [
+            ("auc", area(&inside)),
+            ("tpr_at_1_percent_fpr", (mean(&found), interval_of_hits(&found), FALSE_ALARMS)),
+            ("auc_own_row_left_out", area(&control)),
         ] {
             section.findings.push(
                 Finding::new(NAME, setting.clone(), metric, value)
+                    .ci95(interval)
                     .chance(chance)
                     .on(subject.seed, order.len()),
             );
@@ -133,13 +137,18 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     let seen = section.findings.iter().enumerate();
     let seen = seen.filter(|(_, f)| f.metric == "auc" && f.setting.ends_with("seen-by=server"));
     if let Some((at, best)) = seen.max_by(|(_, a), (_, b)| a.value.total_cmp(&b.value)) {
+        let verdict = judge(best, 1.0);
+        let hidden = match verdict {
+            Verdict::Open => "What is stored does not hide it",
+            Verdict::Reduced => "What is stored hides it in part",
+            Verdict::Closed => "That cannot be told from guessing",
+        };
         let note = format!(
             "An attacker who has a document's vector and the model tells whether it is stored with \
-             an area under the curve of {:.3} by {} (0.5 is chance). Orthogonal keys do not hide it, \
-             because they keep norms.",
+             an area under the curve of {:.3} by {} (0.5 is chance). {hidden}.",
             best.value, best.setting
         );
-        section.verdict = Some(verdict(best.value, 0.5, 1.0));
+        section.verdict = Some(verdict);
         section.headline = Some(at);
         section.notes.push(note);
     }
@@ -175,9 +184,11 @@ fn views(
     let member_rows: Vec<usize> =
         members.iter().map(|&member| rows[member].expect("members are stored")).collect();
     let residuals = subject.residuals();
-    // A fixed point is a power of two, which the sizes of norms give away.
-    let scale = fixed_point(&residuals, release, &subject.documents);
     let mut stored = release.rows.select(&member_rows);
+    // The attacker has norms of stored rows and of suspects, and not which belong together.
+    let suspected: Vec<usize> =
+        members[..suspects].iter().chain(&outsiders[..suspects]).copied().collect();
+    let scale = scale_of_norms(&stored.norms(), &residuals.select(&suspected).norms());
     stored.values_mut().iter_mut().for_each(|x| *x /= scale);
     let norms = Matrix::new(1, stored.norms());
     let raw = &subject.vectors;
@@ -229,6 +240,7 @@ mod tests {
         assert!((value(&section, "norm", "auc") - 0.5).abs() < 0.07);
         assert!(value(&section, "norm", "tpr_at_1_percent_fpr") < 0.05);
         assert_ne!(section.verdict, Some(Verdict::Open));
+        assert!(!section.notes.iter().any(|note| note.contains("does not hide")));
     }
 
     #[test]
@@ -253,6 +265,7 @@ mod tests {
     #[test]
     fn members_are_counted_above_the_false_alarms() {
         let outsiders: Vec<f64> = (0..100).map(f64::from).collect();
-        assert_eq!(found_at_false_alarms(&[98.5, 98.0, 200.0, 1.0], &outsiders, 0.01), 0.5);
+        let found = found_at_false_alarms(&[98.5, 98.0, 200.0, 1.0], &outsiders, 0.01);
+        assert_eq!(found, [1.0, 0.0, 1.0, 0.0]);
     }
 }

@@ -14,7 +14,7 @@
 
 use shard_geometry::VectorSet;
 
-use crate::finding::Verdict;
+use crate::finding::{Finding, Verdict};
 use crate::subject::{Corpus, Subject};
 
 pub mod active_cells;
@@ -57,14 +57,20 @@ pub(crate) fn without_rows(subject: &Subject) -> Option<String> {
     Some(format!("Not measured: {reason}."))
 }
 
-/// The verdict on a figure that is `chance` where nothing leaks and `open` without protection: a
-/// twentieth of the way is closed, nine tenths are open. So is a figure where chance is as good as
-/// no protection, and there is no way to go.
-pub(crate) fn verdict(value: f64, chance: f64, open: f64) -> Verdict {
-    match (value - chance) / (open - chance) {
-        way if way <= 0.05 => Verdict::Closed,
-        way if way < 0.9 => Verdict::Reduced,
-        _ => Verdict::Open,
+/// The verdict on a figure that is at its chance level where nothing leaks and `open` without
+/// protection: nine tenths of the way are open, and a figure that cannot be told from chance is
+/// closed. That is one whose interval reaches down to chance, or without an interval one that is
+/// not a hundredth of the way above it.
+fn judge(finding: &Finding, open: f64) -> Verdict {
+    let chance = finding.chance.unwrap_or(0.0);
+    let way = open - chance;
+    let lowest = finding.ci95.map_or(finding.value - 0.01 * way, |interval| interval[0]);
+    if finding.value - chance >= 0.9 * way {
+        Verdict::Open
+    } else if lowest <= chance {
+        Verdict::Closed
+    } else {
+        Verdict::Reduced
     }
 }
 
@@ -90,4 +96,20 @@ pub(crate) fn pooled(
     let vectors = VectorSet::new(largest.vectors.width(), values).ok()?;
     let names: Vec<&str> = own.iter().map(|corpus| corpus.name.as_str()).collect();
     Some((vectors, names.join("+")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_follows_value_interval_and_chance() {
+        let figure = |value| Finding::new("", "", "auc", value).chance(0.5);
+        assert_eq!(judge(&figure(0.96), 1.0), Verdict::Open);
+        assert_eq!(judge(&figure(0.52), 1.0), Verdict::Reduced);
+        assert_eq!(judge(&figure(0.504), 1.0), Verdict::Closed);
+        assert_eq!(judge(&figure(0.52).ci95([0.51, 0.53]), 1.0), Verdict::Reduced);
+        assert_eq!(judge(&figure(0.52).ci95([0.49, 0.55]), 1.0), Verdict::Closed);
+        assert_eq!(judge(&figure(0.96).ci95([0.4, 1.0]), 1.0), Verdict::Open);
+    }
 }

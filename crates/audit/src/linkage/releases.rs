@@ -9,10 +9,12 @@ use shard_geometry::OrthogonalKey;
 
 use super::features::nearest_links;
 use super::format::Format;
-use super::game::{Grant, Group, Keying, Population, Snapshot, Truth};
+use super::game::{
+    Grant, Group, Keying, Population, Snapshot, Truth, is_fixed_point, round_to_fixed_point,
+};
 use super::linker::{Linker, Outcome, PROBES, Pair, conclude, play, report};
 use super::{pooled, unfit};
-use crate::finding::Section;
+use crate::finding::{Section, Verdict};
 use crate::subject::{Corpus, Subject};
 use crate::tools::matrix::Matrix;
 use crate::tools::statistics::{generator, sample};
@@ -30,13 +32,18 @@ const FORMATS: [Format; 4] = [Format::Clean, Format::Half, Format::Int8, Format:
 /// The rows of this collection against themselves after a change of keys.
 ///
 /// The first release is the real one; the second has the same documents in the same cells under
-/// fresh keys, in a fresh order, with fresh cell numbers and in the same fixed point. Nothing of
-/// how rows or cells correspond is granted, so every match is with the whole release.
+/// fresh keys, in a fresh order, with fresh cell numbers, with as many fresh canaries and in the same
+/// fixed point. Nothing of how rows or cells correspond is granted, so every match is with the whole
+/// release. Where the server has two releases that Shard did not make, those are matched.
 ///
 /// # Errors
 /// None so far.
 pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Section> {
     let mut section = Section::new("release-linkage", "Recognising rows after a change of keys");
+    if subject.public == 0 {
+        between(subject, &mut section, progress);
+        return Ok(section);
+    }
     if let Some(note) = unfit(subject) {
         section.notes.push(note);
         return Ok(section);
@@ -44,42 +51,107 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     let Some((first, documents)) = observed(subject, &mut section) else { return Ok(section) };
     progress("release-linkage: a second release");
     let mut rng = generator(subject.seed, 121);
-    let population = Population::of(subject);
-    let stored: Vec<usize> = documents.iter().copied().filter(|&it| it != CANARY).collect();
-    let Snapshot { mut release, documents: second_documents } =
-        population.release(&stored, Keying::of(&first), &mut rng);
-    if is_fixed_point(&first) {
-        release.rows.values_mut().iter_mut().for_each(|x| *x = x.round());
-    }
-    if first.prefixes.is_none() {
-        release.prefixes = None;
-    }
-    progress("release-linkage: features");
-    let truth = Truth::new(&documents, &second_documents);
-    let pair = Pair::new(first, release);
-    for linker in Linker::ALL {
-        progress(&format!("release-linkage: {}", linker.name()));
-        if let Some(outcome) = play(&pair, linker, Grant::Nothing, &truth, &mut rng) {
-            let setting = format!("linker={}", linker.name());
-            report(&mut section, &setting, &[outcome], [None, None], (subject.seed, stored.len()));
-        }
-    }
-    conclude(
-        &mut section,
-        "linker=",
-        "Re-keying changes every coordinate; a server that kept the old rows",
-    );
+    let second = released_again(subject, &first, &documents, &mut rng);
+    let truth = Truth::new(&documents, &second.documents);
+    let pair = Pair::new(first, second.release);
+    play_all(&mut section, &pair, &truth, subject.seed, progress, &mut rng);
     if pair.first.prefixes.is_none() {
         section.notes.push(
             "The server holds no prefix, so rows cannot be linked by an unchanged one.".to_owned(),
         );
     }
     section.notes.push(
-        "The second release keeps documents, cells and fixed point; keys, order and cell numbers \
-         are fresh. The attacker is granted no correspondence of cells."
+        "The second release keeps documents, cells, fixed point and the number of canaries; keys, \
+         order, cell numbers and the canaries themselves are fresh. The attacker is granted no \
+         correspondence of cells. Canaries differ between releases, which shifts ranks: norm-rank \
+         suffers from it, the nearest norm does not."
             .to_owned(),
     );
     Ok(section)
+}
+
+/// The documents of a release under fresh keys, with fresh canaries for those it has.
+fn released_again(
+    subject: &Subject,
+    first: &Release,
+    documents: &[usize],
+    rng: &mut impl Rng,
+) -> Snapshot {
+    let mut population = Population::of(subject);
+    let rows = documents.iter().zip(&first.cells);
+    let canaries: Vec<u32> =
+        rows.filter(|(document, _)| **document == CANARY).map(|(_, &cell)| cell).collect();
+    let mut stored: Vec<usize> = documents.iter().copied().filter(|&it| it != CANARY).collect();
+    stored.extend(population.add_canaries(&canaries, rng));
+    let mut second = population.release(&stored, Keying::of(first), rng);
+    if is_fixed_point(first) {
+        round_to_fixed_point(&mut second.release);
+    }
+    if first.prefixes.is_none() {
+        second.release.prefixes = None;
+    }
+    second
+}
+
+/// Plays every linker with nothing granted, and concludes.
+fn play_all(
+    section: &mut Section,
+    pair: &Pair,
+    truth: &Truth,
+    seed: u64,
+    progress: &dyn Fn(&str),
+    rng: &mut impl Rng,
+) {
+    let common = truth.common().count();
+    let same_width = pair.first.rows.width() == pair.second.rows.width();
+    for linker in Linker::ALL {
+        if linker == Linker::CrossKeyCosine && !same_width {
+            continue;
+        }
+        progress(&format!("release-linkage: {}", linker.name()));
+        if let Some(outcome) = play(pair, linker, Grant::Nothing, truth, rng) {
+            let setting = format!("linker={}", linker.name());
+            report(section, &setting, &[outcome], [None, None], (seed, common));
+        }
+    }
+    conclude(section, "linker=", |verdict| {
+        let opening = match verdict {
+            Verdict::Open => "Changing the keys does not make releases unlinkable.",
+            Verdict::Reduced => "Changing the keys leaves some rows linkable.",
+            Verdict::Closed => "No attack that was run links the releases better than guessing.",
+        };
+        opening.to_owned()
+    });
+}
+
+/// Matches the oldest and the newest of several releases of the same documents, row by row.
+fn between(subject: &Subject, section: &mut Section, progress: &dyn Fn(&str)) {
+    let [first, .., second] = subject.view.releases.as_slice() else {
+        section.notes.push(
+            "Not measured: vectors that Shard did not make take a second release of the same \
+             documents."
+                .to_owned(),
+        );
+        return;
+    };
+    let count = second.rows.rows();
+    if count < 50 || first.rows.rows() != count {
+        section.notes.push("Not measured: fewer than 50 rows, or not as many in both.".to_owned());
+        return;
+    }
+    let mut rng = generator(subject.seed, 123);
+    let chosen = sample(count, LIMIT, &mut rng);
+    // An order of its own for each, so that nothing can be read off the places of rows.
+    let shuffled: Vec<usize> =
+        sample(chosen.len(), chosen.len(), &mut rng).into_iter().map(|at| chosen[at]).collect();
+    let truth = Truth::new(&chosen, &shuffled);
+    let pair = Pair::new(part(first, &chosen), part(second, &shuffled));
+    play_all(section, &pair, &truth, subject.seed, progress, &mut rng);
+    section.notes.push(
+        "Matched are the two releases given, each in an order of its own; the attacker is granted \
+         nothing of how rows correspond."
+            .to_owned(),
+    );
 }
 
 /// Stands for the document of a canary.
@@ -106,16 +178,16 @@ fn observed(subject: &Subject, section: &mut Section) -> Option<(Release, Vec<us
         section.notes.push(format!("Measured on a random sample of {LIMIT} rows."));
     }
     let documents = chosen.iter().map(|&row| subject.documents[row].unwrap_or(CANARY)).collect();
-    let part = Release {
-        rows: release.rows.select(&chosen),
-        cells: chosen.iter().map(|&row| release.cells[row]).collect(),
-        prefixes: release.prefixes.as_ref().map(|prefixes| prefixes.select(&chosen)),
-    };
-    Some((part, documents))
+    Some((part(release, &chosen), documents))
 }
 
-fn is_fixed_point(release: &Release) -> bool {
-    release.rows.values().iter().all(|x| x.fract() == 0.0)
+/// Some rows of a release.
+fn part(release: &Release, rows: &[usize]) -> Release {
+    Release {
+        rows: release.rows.select(rows),
+        cells: rows.iter().map(|&row| release.cells[row]).collect(),
+        prefixes: release.prefixes.as_ref().map(|prefixes| prefixes.select(rows)),
+    }
 }
 
 /// The paper's Experiment 25: two snapshots of 10,000 documents under independent keys, each in an
@@ -287,7 +359,41 @@ mod tests {
         for linker in ["norm-rank", "norm", "gram", "combined", "prefix"] {
             assert!(recall(&section, &format!("linker={linker}")) > 0.99, "{linker}");
         }
-        assert_eq!(section.verdict, Some(crate::finding::Verdict::Open));
+        assert_eq!(section.verdict, Some(Verdict::Open));
+    }
+
+    #[test]
+    fn another_release_has_as_many_canaries_in_every_cell() {
+        let mut subject = planted::subject(400, 24, 8, 4, 0.7, false);
+        // Forty rows stop being documents.
+        subject.documents[..40].fill(None);
+        let (first, documents) = observed(&subject, &mut Section::new("", "")).unwrap();
+        let second = released_again(&subject, &first, &documents, &mut generator(1, 1));
+        let sizes =
+            |release: &Release| -> Vec<usize> { release.members().iter().map(Vec::len).collect() };
+        assert_eq!(sizes(&second.release), sizes(&first));
+        assert_eq!(Truth::new(&documents, &second.documents).common().count(), 360);
+    }
+
+    #[test]
+    fn two_releases_of_somebody_else_are_matched_with_each_other() {
+        let mut subject = planted::subject(300, 12, 4, 1, 1.0, false);
+        subject.public = 0;
+        let first = planted::normals(300, 12, 5);
+        subject.view.releases[0].rows = first.clone();
+        assert!(channel(&subject, &|_| {}).unwrap().verdict.is_none());
+        let key = OrthogonalKey::sample(12, &mut generator(3, 3));
+        let mut second = first;
+        (0..300).for_each(|row| key.apply(second.row_mut(row)));
+        let other = |rows| Release { rows, cells: vec![0; 300], prefixes: None };
+        subject.view.releases.push(other(second));
+        let section = channel(&subject, &|_| {}).unwrap();
+        assert!(recall(&section, "linker=norm") > 0.99);
+        assert_eq!(section.verdict, Some(Verdict::Open));
+        subject.view.releases[1] = other(planted::normals(300, 9, 6));
+        let section = channel(&subject, &|_| {}).unwrap();
+        assert_ne!(section.verdict, Some(Verdict::Open));
+        assert!(recall(&section, "linker=norm") < 0.05);
     }
 
     #[test]

@@ -60,13 +60,14 @@ pub fn coordinates_of(subject: &Subject, vectors: &Matrix) -> Result<Matrix> {
     Ok(Affine::between(&subject.vectors, &subject.coordinates, subject.seed)?.apply(vectors))
 }
 
-/// Another wording of each query: `q + 0.1 |q| g / |g|` with `g` standard normal.
-pub fn reworded(queries: &Matrix, rng: &mut impl Rng) -> Matrix {
+/// A query near each: `q + jitter |q| g / |g|` with `g` standard normal, at a cosine of about
+/// `1 / sqrt(1 + jitter^2)`.
+pub fn jittered(queries: &Matrix, jitter: f64, rng: &mut impl Rng) -> Matrix {
     let noise = Matrix::normal(queries.rows(), queries.width(), rng).normalised();
     let mut out = queries.clone();
     for (row, norm) in queries.norms().into_iter().enumerate() {
         let noise = noise.row(row);
-        out.row_mut(row).iter_mut().zip(noise).for_each(|(x, e)| *x += 0.1 * norm * e);
+        out.row_mut(row).iter_mut().zip(noise).for_each(|(x, e)| *x += jitter * norm * e);
     }
     out
 }

@@ -8,7 +8,7 @@
 
 use super::game::REPETITIONS;
 use super::prefix::{DEPTH, neighbours_of};
-use super::{verdict, without_rows};
+use super::{judge, without_rows};
 use crate::finding::{Finding, Section, Verdict};
 use crate::subject::Subject;
 use crate::tools::neighbours::{Metric, nearest_allowed, shares};
@@ -114,20 +114,20 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         judge_foreign(&mut section);
         return Ok(section);
     }
-    section.headline = Some(1);
-    let in_cell = section.findings[1].value;
+    section.headline = Some(0);
     let keys = release.members().iter().filter(|rows| !rows.is_empty()).count();
     let micro = keys == release.rows.rows();
-    section.verdict = Some(if micro { Verdict::Closed } else { verdict(in_cell, chance, 1.0) });
+    section.verdict = Some(if micro { Verdict::Closed } else { judge(&section.findings[0], 1.0) });
     section.notes.push(if micro {
         "Closed: every row has a key of its own, so no two rows can be compared.".to_owned()
     } else {
         format!(
             "Rows in a cell share a key, which cancels in their products: the server can compare \
-             them exactly. With {keys} keys, {:.0} % of each document's ten true neighbours are in \
-             its own cell; ranking the cell by stored rows alone finds {:.0} % of them.",
-            100.0 * in_cell,
+             them exactly. With {keys} keys, ranking the rows of a cell finds {:.0} % of each \
+             document's ten true neighbours. {:.0} % of them are in its own cell at all, a bound for \
+             whoever compares rows of one key.",
             100.0 * section.findings[0].value,
+            100.0 * section.findings[1].value,
         )
     });
     Ok(section)
@@ -137,7 +137,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
 /// that keeps their distances.
 fn judge_foreign(section: &mut Section) {
     let overlap = &section.findings[0];
-    section.verdict = Some(verdict(overlap.value, overlap.chance.unwrap_or(0.0), 1.0));
+    section.verdict = Some(judge(overlap, 1.0));
     section.notes.push(format!(
         "All rows can be compared with each other. Ranking them as they are stored finds {:.0} % of \
          each document's ten true neighbours.",
@@ -157,7 +157,9 @@ mod tests {
         let section = channel(&subject, &|_| {}).unwrap();
         assert!(section.findings[0].value > 0.3, "{:?}", section.findings[0]);
         assert_eq!(section.findings[1].value, 1.0);
-        assert_eq!(section.verdict, Some(Verdict::Open));
+        // All neighbours are under the key, but only the residual's are found.
+        assert_eq!(section.findings[section.headline.unwrap()].metric, "nn_overlap_at_10");
+        assert_eq!(section.verdict, Some(Verdict::Reduced));
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub const CHANNELS: &[Channel] = &[
     Channel::any("reference-lookup", reference::channel),
     Channel::any("unsupervised-alignment", unsupervised::channel),
     Channel::shard("structured-keys", structured::channel),
-    Channel::shard("release-linkage", releases::channel),
+    Channel::any("release-linkage", releases::channel),
     Channel::shard("release-churn", churn::channel),
     Channel::shard("request-leakage", candidates::channel),
     Channel::any("membership", membership::channel),

@@ -4,17 +4,18 @@
 //!
 //! ```toml
 //! [verdict]
-//! unsupervised = "closed"
+//! unsupervised-alignment = "closed"
 //! partial-alignment = "reduced"
 //!
 //! [[rule]]
 //! channel = "partial-alignment"
 //! metric = "recall_at_1"
-//! setting = "pairs=64"    # optional: figures whose setting contains this
+//! setting = "subject=release,pairs=64"    # optional: figures whose setting has all of these
 //! max = 0.5
 //! ```
 //!
-//! A rule holds for every figure that it matches. One that matches none, or names a channel that
+//! A rule holds for every figure that it matches: `pairs=6` is not part of `pairs=64`, and the order
+//! of parts does not matter. One that matches none, or names a channel that
 //! was not measured, is an error and not a pass: a gate that checks nothing must not be green.
 
 use std::collections::BTreeMap;
@@ -102,7 +103,8 @@ struct Rule {
 
 impl Rule {
     fn matches(&self, finding: &Finding) -> bool {
-        finding.metric == self.metric && finding.setting.contains(&self.setting)
+        let has = |part: &str| parts(&finding.setting).any(|own| own == part);
+        finding.metric == self.metric && parts(&self.setting).all(has)
     }
 
     /// Not a number is not within any bounds.
@@ -244,6 +246,11 @@ impl Policy {
     }
 }
 
+/// The `key=value` parts of a setting.
+fn parts(setting: &str) -> impl Iterator<Item = &str> {
+    setting.split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
 /// Sections of a channel.
 fn of<'a>(sections: &'a [Section], channel: &'a str) -> impl Iterator<Item = &'a Section> {
     sections.iter().filter(move |section| section.name == channel)
@@ -281,6 +288,21 @@ mod tests {
         assert_eq!(judged(&rule("min = 0.5")), Ok(vec![false]));
         assert_eq!(judged(&rule("setting = \"pairs=8\"\nmax = 0.5")), Ok(vec![true]));
         assert_eq!(judged(&rule("setting = \"pairs=64\"\nmin = 0.5\nmax = 0.8")), Ok(vec![false]));
+    }
+
+    #[test]
+    fn settings_match_by_whole_parts_in_any_order() {
+        let finding = Finding::new("linkage", "subject=release,pairs=64", "recall_at_1", 0.5);
+        let matches = |setting: &str| {
+            let policy = Policy::parse(&rule(&format!("setting = \"{setting}\"\nmax = 1")));
+            policy.expect("a policy").rule[0].matches(&finding)
+        };
+        for setting in ["", "pairs=64", "subject=release", "pairs=64, subject=release"] {
+            assert!(matches(setting), "{setting}");
+        }
+        for setting in ["pairs=6", "airs=64", "pairs", "subject=anew,pairs=64"] {
+            assert!(!matches(setting), "{setting}");
+        }
     }
 
     #[test]

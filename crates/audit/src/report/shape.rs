@@ -8,10 +8,9 @@ use anyhow::Result;
 
 use crate::finding::{Finding, Section, Verdict};
 use crate::subject::Subject;
-use crate::view::Release;
 
 /// The channel's name.
-const NAME: &str = "shape";
+pub const NAME: &str = "shape";
 
 /// Counts rows and cells.
 ///
@@ -20,15 +19,21 @@ const NAME: &str = "shape";
 pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     progress("counting rows and cells");
     let release = subject.release();
-    let sizes = sizes(release);
-    let (rows, shared) = (release.rows.rows(), pairs_that_share_a_key(&sizes));
-    let finding =
-        |metric: &str, value: f64| Finding::new(NAME, "", metric, value).on(subject.seed, rows);
+    let sizes: Vec<usize> = release.members().iter().map(Vec::len).collect();
+    Ok(of_cells(&sizes, release.rows.width(), subject.seed))
+}
+
+/// The channel of a release with so many rows in each cell. Needing nothing else, it can be had of a
+/// whole release where attacks are run on a sample, whose cells are fewer.
+pub fn of_cells(sizes: &[usize], width: usize, seed: u64) -> Section {
+    let sizes: Vec<usize> = sizes.iter().copied().filter(|&size| size > 0).collect();
+    let (rows, shared) = (sizes.iter().sum::<usize>(), pairs_that_share_a_key(&sizes));
+    let finding = |metric: &str, value: f64| Finding::new(NAME, "", metric, value).on(seed, rows);
     let mut section = Section::new(NAME, "What the server sees by looking");
     section.findings = vec![
         finding("pairs_sharing_a_key", shared).chance(0.0),
         finding("stored_rows", rows as f64),
-        finding("stored_width", release.rows.width() as f64),
+        finding("stored_width", width as f64),
         finding("keys", sizes.len() as f64),
         finding("largest_cell", sizes.iter().copied().max().unwrap_or(0) as f64),
     ];
@@ -40,8 +45,8 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     });
     section.notes = vec![
         format!(
-            "The server holds {rows} rows of {} numbers under {} keys, and knows all three counts.",
-            release.rows.width(),
+            "The server holds {rows} rows of {width} numbers under {} keys, and knows all three \
+             counts.",
             sizes.len()
         ),
         "For two rows under one key it has the exact inner product of what was protected, so it \
@@ -49,12 +54,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
          of rows for which that is so: 0 with a key for every document, 1 with a single key."
             .to_owned(),
     ];
-    Ok(section)
-}
-
-/// Rows of each cell that has any.
-fn sizes(release: &Release) -> Vec<usize> {
-    release.members().iter().map(Vec::len).filter(|&size| size > 0).collect()
+    section
 }
 
 fn pairs_that_share_a_key(sizes: &[usize]) -> f64 {

@@ -69,6 +69,48 @@ pub fn interval(values: &[f64], repetitions: usize, seed: u64) -> [f64; 2] {
     hierarchical_interval(&[values.to_vec()], repetitions, seed)
 }
 
+/// The Wilson interval of 95 % of a share of `hits` in `of` independent trials: with `p = hits / of`
+/// and `z = 1.96`,
+///
+/// ```text
+/// (p + z^2/(2 n) -+ z sqrt(p (1 - p)/n + z^2/(4 n^2))) / (1 + z^2/n) .
+/// ```
+///
+/// Unlike a bootstrap it does not shrink to a point where all trials came out alike. All there can be,
+/// `[0, 1]`, of no trial.
+pub fn wilson_interval(hits: usize, of: usize) -> [f64; 2] {
+    const Z: f64 = 1.959_963_984_540_054;
+    if of == 0 {
+        return [0.0, 1.0];
+    }
+    let (n, p) = (of as f64, hits as f64 / of as f64);
+    let (centre, spread) =
+        (p + Z * Z / (2.0 * n), Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt());
+    let end = |end: f64| (end / (1.0 + Z * Z / n)).clamp(0.0, 1.0);
+    // The ends are exact where rounding would leave them a hair inside.
+    let low = if hits == 0 { 0.0 } else { end(centre - spread) };
+    let high = if hits == of { 1.0 } else { end(centre + spread) };
+    [low, high]
+}
+
+/// [`wilson_interval`] of trials that are one for a hit and zero otherwise.
+pub fn interval_of_hits(hits: &[f64]) -> [f64; 2] {
+    wilson_interval(hits.iter().filter(|&&hit| hit > 0.5).count(), hits.len())
+}
+
+/// A percentile interval of 95 % of [`area_under_curve`]: each repetition draws scores of both kinds
+/// with replacement.
+pub fn area_interval(same: &[f64], different: &[f64], repetitions: usize, seed: u64) -> [f64; 2] {
+    let mut rng = generator(seed, u64::MAX - 1);
+    let mut drawn = |scores: &[f64]| -> Vec<f64> {
+        (0..scores.len()).map(|_| scores[below(scores.len(), &mut rng)]).collect()
+    };
+    let areas = (0..repetitions.max(1)).map(|_| area_under_curve(&drawn(same), &drawn(different)));
+    let mut areas: Vec<f64> = areas.collect();
+    areas.sort_unstable_by(f64::total_cmp);
+    [quantile(&areas, 0.025), quantile(&areas, 0.975)]
+}
+
 /// The `fraction` quantile of sorted values, interpolated linearly.
 ///
 /// # Panics
@@ -129,6 +171,38 @@ mod tests {
         assert_eq!(flat, [0.5, 0.5]);
         let [low, high] = hierarchical_interval(&[vec![0.0; 40], vec![1.0; 40]], 500, 7);
         assert!(low < 0.1 && high > 0.9, "{low} {high}");
+    }
+
+    #[test]
+    fn wilson_intervals_are_the_roots_of_their_equation_and_never_points() {
+        // The ends are the shares p at which hits / n is 1.96 deviations of a share p away.
+        for (hits, of) in [(3, 10), (50, 100), (999, 1000)] {
+            let share = hits as f64 / of as f64;
+            for end in wilson_interval(hits, of) {
+                let deviations = (share - end).abs() / (end * (1.0 - end) / of as f64).sqrt();
+                assert!((deviations - 1.96).abs() < 1e-3, "{hits} {of} {end}");
+            }
+        }
+        let ([none, above], [under, all]) = (wilson_interval(0, 100), wilson_interval(100, 100));
+        assert!(none == 0.0 && (above - 0.037).abs() < 1e-3, "{above}");
+        assert!(all == 1.0 && (under - 0.963).abs() < 1e-3, "{under}");
+        assert_eq!(wilson_interval(0, 0), [0.0, 1.0]);
+        assert_eq!(interval_of_hits(&[1.0, 0.0, 0.0]), wilson_interval(1, 3));
+    }
+
+    #[test]
+    fn intervals_of_areas_hold_the_area_and_narrow_with_more_scores() {
+        let scores = |count: usize, shift: f64| -> Vec<f64> {
+            (0..count).map(|at| shift + (at * 37 % count) as f64 / count as f64).collect()
+        };
+        let width = |count: usize| {
+            let (same, different) = (scores(count, 0.3), scores(count, 0.0));
+            let [low, high] = area_interval(&same, &different, 200, 1);
+            let area = area_under_curve(&same, &different);
+            assert!(low < area && area < high, "{low} {area} {high}");
+            high - low
+        };
+        assert!(width(800) < 0.6 * width(100));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct Audit {
     /// What they were made from, in the same order
     #[arg(long, value_name = "FILE", requires = "release")]
     pub originals: Option<PathBuf>,
-    /// The same documents transformed another time, in the same order
+    /// The same documents transformed another time, in the same order, for `release-linkage`
     #[arg(long, value_name = "FILE", requires = "release")]
     pub second: Option<PathBuf>,
     /// Audit another way to protect the vault's vectors, to compare with

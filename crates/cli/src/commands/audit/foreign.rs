@@ -59,7 +59,9 @@ pub fn audited(release: &Path, originals: &Path, arguments: &Audit) -> Result<Au
     let originals = VectorSet::new(originals.width(), values)?;
     let subject = subject(&originals, releases, arguments.seed)?;
     let name = format!("the release {}", release.display());
-    Ok(Audited { subject, name, documents, notes })
+    let ids = kept.iter().map(usize::to_string).collect();
+    // All rows are under one key, in a sample as in the whole.
+    Ok(Audited { subject, name, documents, ids, whole: None, notes })
 }
 
 /// What a reader must know of rows that are not as wide as the originals.

@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use shard_audit::finding::Section;
+use shard_audit::finding::{Finding, Section};
 use shard_audit::report::gate::{Outcome, Policy};
 use shard_audit::report::{self, Metadata, Report, channels, figure, page, plot};
 use shard_audit::subject::Subject;
@@ -36,7 +36,40 @@ struct Audited {
     name: String,
     /// Documents there are, of which the subject may have a sample.
     documents: usize,
+    /// Names of the subject's documents, in its order.
+    ids: Vec<String>,
+    /// What was counted before the sample was drawn, where there is one.
+    whole: Option<Whole>,
     notes: Vec<String>,
+}
+
+/// Counts over everything the server has. On a sample of whole cells they would be off: pairs of
+/// rows share a key more often, and requests touch fewer cells.
+struct Whole {
+    shape: Section,
+    /// Figures on recorded requests, in place of those on the sample.
+    requests: Vec<Finding>,
+}
+
+impl Whole {
+    /// Puts the counts in the place of the sample's.
+    fn replace(self, sections: &mut [Section]) {
+        for section in sections {
+            if section.name == self.shape.name {
+                *section = self.shape.clone();
+                continue;
+            }
+            for own in &mut section.findings {
+                let same = |counted: &&Finding| {
+                    (&counted.channel, &counted.setting, &counted.metric)
+                        == (&own.channel, &own.setting, &own.metric)
+                };
+                if let Some(counted) = self.requests.iter().find(same) {
+                    *own = counted.clone();
+                }
+            }
+        }
+    }
 }
 
 /// The thresholds of a policy are not met: neither success nor a failure of the program.
@@ -56,7 +89,7 @@ pub fn run(arguments: &Audit, json: Option<&Path>) -> Result<()> {
         let names: Vec<&str> = channels.iter().map(|channel| channel.name).collect();
         policy.check_channels(&names)?;
     }
-    let audited = match (&arguments.release, &arguments.originals) {
+    let mut audited = match (&arguments.release, &arguments.originals) {
         (Some(release), Some(originals)) => foreign::audited(release, originals, arguments)?,
         _ => vault::audited(arguments)?,
     };
@@ -68,9 +101,13 @@ pub fn run(arguments: &Audit, json: Option<&Path>) -> Result<()> {
         bar.set_message(format!("{channel} {step}"));
     });
     bar.finish_and_clear();
-    let report = Report { metadata: metadata(&audited, arguments.seed), sections: sections? };
+    let mut sections = sections?;
+    if let Some(whole) = audited.whole.take() {
+        whole.replace(&mut sections);
+    }
+    let report = Report { metadata: metadata(&audited, arguments.seed), sections };
     if let Some(directory) = &arguments.export_views {
-        export_views(&audited.subject, directory)?;
+        export_views(&audited, directory)?;
     }
     write(&report, &arguments.out)?;
 
@@ -99,7 +136,7 @@ fn read_policy(path: &Path) -> Result<Policy> {
 }
 
 fn metadata(audited: &Audited, seed: u64) -> Metadata {
-    let Audited { subject, name, documents, notes } = audited;
+    let Audited { subject, name, documents, notes, .. } = audited;
     Metadata {
         subject: name.clone(),
         date: today(),
@@ -115,12 +152,18 @@ fn metadata(audited: &Audited, seed: u64) -> Metadata {
     }
 }
 
-/// Writes the attacker's vectors as `.npy`, for other programs to invert.
-fn export_views(subject: &Subject, directory: &Path) -> Result<()> {
-    let views = text::export_views(subject)?;
+/// Writes the attacker's vectors as `.npy`, for other programs to invert; and beside `documents.npy`,
+/// which has places, the names of the documents as `documents.json`.
+fn export_views(audited: &Audited, directory: &Path) -> Result<()> {
+    let views = text::export_views(&audited.subject)?;
     fs::create_dir_all(directory)
         .with_context(|| format!("cannot make {}", directory.display()))?;
     for (name, rows) in views {
+        if name == "documents" {
+            let ids: Vec<&str> =
+                rows.values().iter().map(|&at| audited.ids[at as usize].as_str()).collect();
+            put(&directory.join("documents.json"), &serde_json::to_string(&ids)?)?;
+        }
         let values = rows.values().iter().map(|&x| x as f32).collect();
         let vectors = VectorSet::new(rows.width(), values)?;
         write_npy(&directory.join(name).with_extension("npy"), &vectors)?;
@@ -234,6 +277,18 @@ fn date(days: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_over_everything_take_the_place_of_the_samples() {
+        let finding = |setting: &str, value| Finding::new("requests", setting, "cells", value);
+        let mut sampled = [Section::new("shape", "sampled"), Section::new("requests", "")];
+        sampled[1].findings = vec![finding("log=recorded", 1.0), finding("log=simulated", 2.0)];
+        let requests = vec![finding("log=recorded", 9.0)];
+        Whole { shape: Section::new("shape", "whole"), requests }.replace(&mut sampled);
+        assert_eq!(sampled[0].title, "whole");
+        let values: Vec<f64> = sampled[1].findings.iter().map(|finding| finding.value).collect();
+        assert_eq!(values, [9.0, 2.0]);
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {

@@ -1,18 +1,23 @@
 //! The subject of an audit, from a vault.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use shard_audit::linkage::active_cells::ActiveCells;
+use shard_audit::linkage::candidates;
+use shard_audit::report::shape;
 use shard_audit::subject::{KeyFamily, Subject, coordinates};
 use shard_audit::tools::matrix::Matrix;
+use shard_audit::view::SeenRequest;
 use shard_client::{Collection, TransformKind, release, stored_vectors};
 use shard_geometry::VectorSet;
-use shard_protocol::RowHandle;
+use shard_protocol::{RowBatch, RowHandle};
 
 use super::arguments::Audit;
 use super::held::Held;
-use super::{Audited, foreign, recorded, sample};
+use super::{Audited, Whole, foreign, recorded, sample};
 use crate::commands::vectors;
 use crate::input::{Text, read_queries, read_texts};
 use crate::output::grouped;
@@ -38,14 +43,16 @@ pub fn audited(arguments: &Audit) -> Result<Audited> {
     let mut notes = Vec::new();
     if kept.len() < all.rows() {
         notes.push(format!(
-            "The attacks were run on {} of {} documents (--sample), in whole cells where they fit.",
+            "The attacks were run on {} of {} documents (--sample), in whole cells where they fit: \
+             shares of neighbours under one key come out higher than on all of them, as do chances \
+             of guessing a row.",
             grouped(kept.len()),
             grouped(all.rows())
         ));
     }
     let name = format!("the vault {}", arguments.vault().vault.display());
     let documents = all.rows();
-    let ids: Vec<&str> = kept.iter().map(|&row| index.id(row as u32)).collect();
+    let ids: Vec<String> = kept.iter().map(|&row| index.id(row as u32).to_owned()).collect();
     let texts = arguments.texts.as_deref().map(|path| texts(path, &ids)).transpose()?;
     if texts.is_none() {
         notes.push("No texts were given (--texts): nothing was read out of vectors.".to_owned());
@@ -59,7 +66,8 @@ pub fn audited(arguments: &Audit) -> Result<Audited> {
             queries: queries.as_ref().map(Matrix::from_vectors),
             ..foreign::subject(&vectors, vec![release], arguments.seed)?
         };
-        return Ok(Audited { subject, name: format!("{name} as {foil}"), documents, notes });
+        let name = format!("{name} as {foil}");
+        return Ok(Audited { subject, name, documents, ids, whole: None, notes });
     }
     let requests = match &queries {
         Some(queries) => recorded::requests(&collection, &batch, queries)?,
@@ -77,6 +85,7 @@ pub fn audited(arguments: &Audit) -> Result<Audited> {
     let handles: HashMap<RowHandle, usize> =
         kept.iter().enumerate().map(|(at, &row)| (index.handle(row as u32), at)).collect();
     dropped.retain(|handle| !handles.contains_key(handle));
+    let whole = (!dropped.is_empty()).then(|| whole(&batch, &requests, arguments.seed));
     let held = Held::of(batch, &handles, &dropped, requests);
     Ok(Audited {
         subject: Subject {
@@ -96,15 +105,31 @@ pub fn audited(arguments: &Audit) -> Result<Audited> {
         },
         name,
         documents,
+        ids,
+        whole,
         notes,
     })
 }
 
+/// Counts rows, cells and requests before a sample is drawn.
+fn whole(batch: &RowBatch, requests: &[SeenRequest], seed: u64) -> Whole {
+    let cells = renumbered(batch.rows().iter().map(|row| row.cell));
+    let mut sizes = vec![0; cells.iter().max().map_or(0, |&last| last as usize + 1)];
+    cells.iter().for_each(|&cell| sizes[cell as usize] += 1);
+    let active = ActiveCells::of(requests, &cells);
+    let figures =
+        |active| candidates::active_cells(candidates::RECORDED, &active, seed, cells.len());
+    Whole {
+        shape: shape::of_cells(&sizes, batch.width(), seed),
+        requests: active.map_or(Vec::new(), |active| figures(active).to_vec()),
+    }
+}
+
 /// Texts by row, each with its title before it.
-fn texts(path: &Path, ids: &[&str]) -> Result<Vec<String>> {
+fn texts(path: &Path, ids: &[String]) -> Result<Vec<String>> {
     let by_id: HashMap<String, Text> =
         read_texts(path)?.into_iter().map(|text| (text.id.clone(), text)).collect();
-    let text = |id: &&str| match by_id.get(*id) {
+    let text = |id: &String| match by_id.get(id) {
         Some(text) => Ok(text.with_title()),
         None => bail!("{}: no text for document {id:?}", path.display()),
     };
@@ -126,7 +151,7 @@ fn select(vectors: &VectorSet, rows: &[usize]) -> Result<VectorSet> {
 }
 
 /// Cells numbered in the order of appearance.
-fn renumbered(cells: impl Iterator<Item = u32>) -> Vec<u32> {
+fn renumbered<T: Eq + Hash>(cells: impl Iterator<Item = T>) -> Vec<u32> {
     let mut numbers = HashMap::new();
     cells
         .map(|cell| {
