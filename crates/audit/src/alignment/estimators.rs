@@ -44,9 +44,21 @@ impl Pairs {
         Self { residuals: residuals.select(which), rows: rows.select(which) }
     }
 
+    /// The same with stored rows divided by `scale`.
+    pub(super) fn scaled(mut self, scale: f64) -> Self {
+        self.rows = divided(self.rows, scale);
+        self
+    }
+
     fn count(&self) -> usize {
         self.rows.rows()
     }
+}
+
+/// Rows divided by `scale`.
+pub(super) fn divided(mut rows: Matrix, scale: f64) -> Matrix {
+    rows.values_mut().iter_mut().for_each(|x| *x /= scale);
+    rows
 }
 
 /// How a map is fitted.

@@ -9,14 +9,18 @@
 //! Beside the estimators of [`super::estimators`], whose estimates are compared with whole
 //! candidates by cosine, the matchers of [`super::span`] compare only what the pairs determine,
 //! and norms are compared with no pair at all.
+//!
+//! The table grants the observer the owner's principal axes, as the paper does. The channel plays
+//! every attacker of the module `axes`, and its verdict is about one who fits axes to a reference.
 
 use anyhow::{Context, Result};
 use shard_geometry::Pca;
 
+use super::axes::{self, Axes, Known};
 use super::estimators::Estimator;
-use super::span::{Matcher, fixed_point_scale};
-use super::trial::{Attack, Disclosure, Draw, Measured, Trial, measure};
-use crate::finding::{Finding, Plot, Section, Series, Verdict};
+use super::span::Matcher;
+use super::trial::{Attack, Disclosure, Draw, Trial, curve, measure};
+use crate::finding::{FEW_PAIRS, Finding, Plot, Section, Series};
 use crate::subject::{Corpus, KeyFamily, Subject, cells_of, coordinates, protect};
 use crate::tools::matrix::Matrix;
 use crate::tools::statistics::generator;
@@ -27,7 +31,7 @@ const CELLS: [usize; 4] = [1, 16, 64, 256];
 /// Recall at 1 that counts as recovered.
 const RECOVERED: f64 = 0.9;
 
-/// Candidates, targets and seeds of the channel, which must be quick.
+/// Candidates, targets and seeds of the channel, which must be quick; one seed in fitted axes.
 const CHANNEL_GALLERY: usize = 5_000;
 const CHANNEL_TARGETS: usize = 128;
 const CHANNEL_SEEDS: u64 = 2;
@@ -38,7 +42,7 @@ const CHANNEL: &str = "partial-alignment";
 /// The table's name.
 const TABLE: &str = "alignment";
 
-/// What the attacker does with the owner's release.
+/// What an attacker with the owner's axes does.
 const CHANNEL_ATTACKS: [Attack; 4] = [
     Attack::Estimate(Estimator::Procrustes),
     Attack::Estimate(Estimator::LeastSquares),
@@ -46,53 +50,15 @@ const CHANNEL_ATTACKS: [Attack; 4] = [
     Attack::Match(Matcher::Gram),
 ];
 
-/// The release under attack at the scale of residuals, and the residual of each of its rows;
-/// canaries are left out. `None` when rows are not turned residuals.
-pub(super) struct Known {
-    pub(super) rows: Matrix,
-    pub(super) residuals: Matrix,
-    pub(super) cells: Vec<u32>,
-    /// The document of each.
-    pub(super) documents: Vec<usize>,
-    pub(super) most_in_a_cell: usize,
-}
+/// What an attacker with axes of its own does: the best of either kind.
+const FITTED_ATTACKS: [Attack; 2] =
+    [Attack::Match(Matcher::Gram), Attack::Estimate(Estimator::LeastSquares)];
 
-impl Known {
-    pub(super) fn of(subject: &Subject) -> Option<Self> {
-        let release = subject.release();
-        let width = subject.coordinates.width().checked_sub(subject.public)?;
-        if width == 0 || release.rows.width() != width {
-            return None;
-        }
-        let known = subject.documents.iter().enumerate();
-        let (places, documents): (Vec<usize>, Vec<usize>) =
-            known.filter_map(|(row, document)| Some((row, (*document)?))).unzip();
-        let residuals = subject.residuals();
-        let mut rows = release.rows.select(&places);
-        // The attacker's reference is native residuals, whose norms set the scale.
-        let scale = fixed_point_scale(&rows, &residuals);
-        rows.values_mut().iter_mut().for_each(|x| *x /= scale);
-        Some(Self {
-            rows,
-            residuals: residuals.select(&documents),
-            cells: places.iter().map(|&row| release.cells[row]).collect(),
-            documents,
-            most_in_a_cell: release.members().iter().map(Vec::len).max().unwrap_or(0),
-        })
-    }
+/// Pairs in the victim's cell.
+const BUDGETS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-    /// A game on these rows.
-    pub(super) fn trial(&self, draw: &Draw) -> Result<Trial> {
-        let stored = draw.stored();
-        Trial::new(
-            self.rows.select(&stored),
-            self.residuals.select(&stored),
-            stored.iter().map(|&row| self.cells[row]).collect(),
-            draw.targets.len(),
-            self.residuals.select(&draw.gallery),
-        )
-    }
-}
+/// The metric that the verdict rests on.
+const RECALL: &str = "recall_at_1";
 
 /// The fewest rows that a game makes sense on.
 pub(super) const FEWEST_ROWS: usize = 60;
@@ -112,63 +78,17 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
         section.notes.push(not_measured());
         return Ok(section);
     };
-    let (rows, seed) = (known.rows.rows(), subject.seed);
-    let all: Vec<usize> = (0..rows).collect();
-    let trials: Vec<Trial> = (0..CHANNEL_SEEDS)
-        .map(|number| {
-            let draw = Draw::new(
-                &all,
-                CHANNEL_TARGETS,
-                CHANNEL_GALLERY,
-                20_000,
-                &mut generator(seed, 400 + number),
-            );
-            known.trial(&draw)
-        })
-        .collect::<Result<_>>()?;
-    let chance = 1.0 / trials[0].candidates() as f64;
-    let record = |section: &mut Section, measured: &Measured, setting: &str| {
-        section.findings.push(measured.finding(CHANNEL, setting, chance).on(seed, rows));
-        if let Some(cosine) = measured.cosine {
-            let setting =
-                format!("{setting}attack={},pairs={}", measured.attack.name(), measured.budget);
-            let finding = Finding::new(CHANNEL, setting, "cosine", cosine).chance(0.0);
-            section.findings.push(finding.on(seed, rows));
-        }
-    };
-
-    let norm = measure(&trials, Attack::Norm, Disclosure::Targeted, 0, seed)?;
-    record(&mut section, &norm, "disclosure=none,");
-    section.notes.push(format!(
-        "A key turns a row and leaves its length: with a list of {} candidate texts and no known \
-         pair, the length alone names the right one for {:.1} % of the rows.",
-        trials[0].candidates(),
-        100.0 * norm.recall
-    ));
-    if known.most_in_a_cell <= 1 {
-        section.notes.push(
-            "Every row has its own key, so pairs of other rows say nothing about it: only its \
-             length is left."
-                .into(),
-        );
-    } else {
-        let mut lines = Vec::new();
-        for attack in CHANNEL_ATTACKS {
-            progress(&format!("pairs in the victim's cell: {}", attack.name()));
-            let mut points = Vec::new();
-            for budget in [1, 2, 4, 8, 16, 32, 64] {
-                if budget >= known.most_in_a_cell {
-                    break;
-                }
-                let measured = measure(&trials, attack, Disclosure::Targeted, budget, seed)?;
-                record(&mut section, &measured, "disclosure=targeted,");
-                points.push((budget as f64, measured.recall, Some(measured.interval)));
-                if measured.is_complete() {
-                    break;
-                }
-            }
-            lines.push(Series { name: attack.name().into(), points });
-        }
+    let mut lines = Vec::new();
+    for (axes, known) in &known.in_fitted_axes(subject)? {
+        let targets = if *axes == Axes::Reference { CHANNEL_TARGETS } else { CHANNEL_TARGETS / 2 };
+        let effort = Effort { seeds: 1, targets, attacks: &FITTED_ATTACKS };
+        lines.extend(play(subject, *axes, known, &effort, &mut section, progress)?);
+    }
+    let effort =
+        Effort { seeds: CHANNEL_SEEDS, targets: CHANNEL_TARGETS, attacks: &CHANNEL_ATTACKS };
+    lines.extend(play(subject, Axes::Owner, &known, &effort, &mut section, progress)?);
+    let micro = known.most_in_a_cell <= 1;
+    if !micro {
         section.plots.push(plot(
             "alignment-in-cell",
             "Rows recovered from pairs in their own cell",
@@ -176,39 +96,102 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
             lines,
         ));
         by_cells(subject, &known, &mut section, progress)?;
-        section.notes.push(
-            "Targeted disclosure puts the pairs into the victim's own cell; diffuse disclosure \
-             spreads them, and more cells then need more pairs in all. `ols` and `procrustes` are \
-             the published attacks; `span` and `gram` compare only what the pairs determine, which \
-             takes fewer pairs where rows are exact. `gram` uses all that the pairs and one row have in common."
-                .into(),
-        );
     }
-    conclude(&mut section);
+    section.rest_on(1.0, |f| f.metric == RECALL && f.part("axes") == Some("reference"));
+    section.notes.extend(summary(&section));
+    section.notes.push(axes::NOTE.into());
+    section.notes.push(if micro {
+        "Every row has its own key, so pairs of other rows say nothing about it: only its length \
+         is left."
+            .into()
+    } else {
+        format!(
+            "Targeted disclosure puts the pairs into the victim's own cell; diffuse disclosure \
+             spreads them, and more cells then need more pairs in all. A cell with fewer rows than \
+             pairs asked for gives what it has (`in_cell_pairs`). `ols` and `procrustes` are the \
+             published attacks; `span` and `gram` compare only what the pairs determine, which \
+             takes fewer pairs. `gram` uses all that the pairs and one row have in common, and the \
+             length alone where there is no pair. Open means that {FEW_PAIRS} pairs in a row's cell \
+             or fewer are enough."
+        )
+    });
     Ok(section)
 }
 
-/// The finding that needs the fewest pairs to recover rows, or that recovers most; and what it
-/// means: open when at most one pair does.
-fn conclude(section: &mut Section) {
-    let pairs = |finding: &Finding| {
-        let named = finding.setting.split(',').find_map(|part| part.strip_prefix("pairs="));
-        named.and_then(|pairs| pairs.parse::<usize>().ok()).unwrap_or(usize::MAX)
+/// How much a setting of the channel is worth.
+struct Effort<'a> {
+    seeds: u64,
+    targets: usize,
+    attacks: &'a [Attack],
+}
+
+/// Norms, and pairs in the victim's cell, against rows seen in some axes; the lines of the plot.
+fn play(
+    subject: &Subject,
+    axes: Axes,
+    known: &Known,
+    effort: &Effort<'_>,
+    section: &mut Section,
+    progress: &dyn Fn(&str),
+) -> Result<Vec<Series>> {
+    let (rows, seed) = (known.rows.rows(), subject.seed);
+    let all: Vec<usize> = (0..rows).collect();
+    let trials: Vec<Trial> = (0..effort.seeds)
+        .map(|number| {
+            let rng = &mut generator(seed, 400 + number);
+            let draw = Draw::new(&all, effort.targets, CHANNEL_GALLERY, 20_000, rng);
+            Trial::on(known, &draw)
+        })
+        .collect::<Result<_>>()?;
+    let chance = 1.0 / trials[0].candidates() as f64;
+    let norm = measure(&trials, Attack::Norm, Disclosure::Targeted, 0, seed)?;
+    let setting = format!("{}disclosure=none,", axes.setting());
+    section.findings.push(norm.finding(CHANNEL, &setting, chance).on(seed, rows));
+    let budgets = BUDGETS.into_iter().filter(|&budget| budget < known.most_in_a_cell);
+    let budgets: Vec<usize> = budgets.collect();
+    let mut lines = Vec::new();
+    let attacks = effort.attacks.iter().filter(|_| !budgets.is_empty());
+    for &attack in attacks {
+        progress(&format!("pairs in the victim's cell: {}{}", axes.setting(), attack.name()));
+        let curve = curve(&trials, attack, &budgets, seed)?;
+        for measured in &curve {
+            let setting = format!("{}disclosure=targeted,", axes.setting());
+            let recall = measured.finding(CHANNEL, &setting, chance);
+            let other = |metric, value| Finding::new(CHANNEL, &recall.setting, metric, value);
+            let pairs = other("in_cell_pairs", measured.pairs);
+            let cosine = measured.cosine.map(|cosine| other("cosine", cosine).chance(0.0));
+            let findings = [Some(pairs), cosine].into_iter().flatten();
+            let findings: Vec<Finding> = [recall].into_iter().chain(findings).collect();
+            section.findings.extend(findings.into_iter().map(|finding| finding.on(seed, rows)));
+        }
+        let points = curve.iter().map(|m| (m.budget as f64, m.recall, Some(m.interval)));
+        lines.push(Series {
+            name: format!("{}, {} axes", attack.name(), axes.name()),
+            points: points.collect(),
+        });
+    }
+    Ok(lines)
+}
+
+/// What the figures come to, in a sentence.
+fn summary(section: &Section) -> Option<String> {
+    let headline = &section.findings[section.headline?];
+    let by_norm = |axes: &str| {
+        let norm = |f: &&Finding| f.part("attack") == Some("norm") && f.part("axes") == Some(axes);
+        section.findings.iter().find(norm).map_or(0.0, |f| 100.0 * f.value)
     };
-    let recalls = || {
-        let all = section.findings.iter().enumerate();
-        all.filter(|(_, f)| f.metric == "recall_at_1" && !f.setting.contains("cells="))
-    };
-    let cheapest = recalls().filter(|(_, f)| f.value >= RECOVERED).min_by_key(|(_, f)| pairs(f));
-    let best = || recalls().max_by(|a, b| a.1.value.total_cmp(&b.1.value));
-    let Some((at, finding)) = cheapest.or_else(best) else { return };
-    let chance = finding.chance.unwrap_or(0.0);
-    let verdict = match (finding.value >= RECOVERED, pairs(finding)) {
-        (true, 0 | 1) => Verdict::Open,
-        _ if finding.value > 5.0 * chance + 0.01 => Verdict::Reduced,
-        _ => Verdict::Closed,
-    };
-    (section.verdict, section.headline) = (Some(verdict), Some(at));
+    Some(format!(
+        "A key turns rows and keeps their lengths and inner products. Whoever has a list of texts \
+         that holds yours, fits axes to it and knows {} pairs in a row's cell names {:.1} % of the \
+         rows ({} among {:.0} candidates); the length alone names {:.1} %, and {:.1} % for somebody \
+         who has your own axes.",
+        headline.pairs(),
+        100.0 * headline.value,
+        headline.part("attack").unwrap_or("norm"),
+        1.0 / headline.chance?,
+        by_norm("reference"),
+        by_norm("owner"),
+    ))
 }
 
 /// The same residuals protected anew with other numbers of cells, pairs spread over all.
@@ -240,7 +223,7 @@ fn by_cells(
             let mut points = Vec::new();
             for budget in (0..8).map(|power| 4_usize.pow(power)).filter(|&m| m < rows) {
                 let measured = measure(&trials, attack, Disclosure::Diffuse, budget, seed)?;
-                let setting = format!("disclosure=diffuse,cells={count},");
+                let setting = format!("subject=anew,axes=owner,disclosure=diffuse,cells={count},");
                 let finding = measured.finding(CHANNEL, &setting, chance);
                 section.findings.push(finding.on(seed, rows));
                 points.push((budget as f64, measured.recall, Some(measured.interval)));

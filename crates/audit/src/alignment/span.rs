@@ -100,16 +100,38 @@ pub fn places_by_norm(rows: &Matrix, gallery: &Matrix, targets: &[usize]) -> Vec
     places(&column(rows), &column(gallery), targets, Metric::Distance)
 }
 
-/// The factor between stored rows and residuals: rows are kept as `round(2^k z)`, so a power of
-/// two, which the median norms of rows and of a reference tell without any pair.
-pub fn fixed_point_scale(rows: &Matrix, reference: &Matrix) -> f64 {
+/// How far a ratio may be off a power of two and be taken for it.
+const SNAP: f64 = 1e-3;
+
+/// The factor between stored rows and residuals that a ratio of their norms tells: rows in fixed
+/// point are kept as `round(2^k z)`, so a power of two where the ratio is within a thousandth of
+/// one; else the ratio itself, and one where there is none.
+pub fn scale_of(stored: f64, native: f64) -> f64 {
+    let ratio = stored / native;
+    if !(ratio.is_finite() && ratio > 0.0) {
+        return 1.0;
+    }
+    let power = ratio.log2().round().exp2();
+    if (ratio / power - 1.0).abs() <= SNAP { power } else { ratio }
+}
+
+/// [`scale_of`] by median norms of stored rows and of a reference: it takes no pair.
+pub fn scale_by_medians(rows: &Matrix, reference: &Matrix) -> f64 {
     let median = |of: &Matrix| {
         let mut norms = of.norms();
         norms.sort_unstable_by(f64::total_cmp);
         norms.get(norms.len() / 2).copied().unwrap_or(0.0)
     };
-    let (stored, native) = (median(rows), median(reference));
-    if stored > 0.0 && native > 0.0 { (stored / native).log2().round().exp2() } else { 1.0 }
+    scale_of(median(rows), median(reference))
+}
+
+/// [`scale_of`] by known pairs, `|Z| / |R|`.
+pub fn scale_by_pairs(rows: &Matrix, residuals: &Matrix, pairs: &[usize]) -> f64 {
+    let norm = |of: &Matrix| {
+        let rows = pairs.iter().flat_map(|&pair| of.row(pair));
+        rows.map(|x| x * x).sum::<f64>().sqrt()
+    };
+    scale_of(norm(rows), norm(residuals))
 }
 
 #[cfg(test)]
@@ -172,11 +194,20 @@ mod tests {
     }
 
     #[test]
-    fn the_scale_of_fixed_point_is_a_power_of_two() {
+    fn the_scale_is_a_power_of_two_in_fixed_point_and_any_other_where_it_is_none() {
         let residuals = normal(50, 8, 1);
-        let mut rows = turned(&residuals);
-        rows.values_mut().iter_mut().for_each(|x| *x = (*x * 4_096.0).round());
-        assert_eq!(fixed_point_scale(&rows, &residuals), 4_096.0);
-        assert_eq!(fixed_point_scale(&Matrix::zeros(3, 2), &residuals), 1.0);
+        for (scale, exact) in [(4_096.0, 0.0), (3_000.0, 1e-3), (0.7, 0.0)] {
+            let mut rows = turned(&residuals);
+            rows.values_mut().iter_mut().for_each(|x| *x *= scale);
+            if scale > 1.0 {
+                rows.values_mut().iter_mut().for_each(|x| *x = x.round());
+            }
+            let pairs = scale_by_pairs(&rows, &residuals, &[3, 7]);
+            for found in [scale_by_medians(&rows, &residuals), pairs] {
+                assert!((found / scale - 1.0).abs() <= exact + 1e-9, "{found} for {scale}");
+            }
+        }
+        assert_eq!(scale_by_medians(&Matrix::zeros(3, 2), &residuals), 1.0);
+        assert_eq!(scale_by_pairs(&residuals, &residuals, &[]), 1.0);
     }
 }

@@ -7,8 +7,9 @@ use anyhow::Result;
 use rand_core::Rng;
 use rayon::prelude::*;
 
-use super::estimators::{Estimator, Factors, Pairs};
-use super::span::{Matcher, Span, places_by_norm};
+use super::axes::Known;
+use super::estimators::{Estimator, Factors, Pairs, divided};
+use super::span::{Matcher, Span, places_by_norm, scale_by_pairs};
 use crate::finding::Finding;
 use crate::tools::matrix::{Matrix, cosines};
 use crate::tools::neighbours::{Metric, places};
@@ -111,6 +112,8 @@ pub struct Trial {
     gallery: Matrix,
     /// Directions in which residuals vary at all.
     live: usize,
+    /// Whether [`Matcher::Gram`] goes by the norm in a cell without a pair.
+    by_norms: bool,
 }
 
 /// How an attack did on each target.
@@ -146,7 +149,24 @@ impl Trial {
         assert!(targets <= rows.rows() && targets <= gallery.rows(), "targets come first");
         let square = gallery.as_faer().transpose() * gallery.as_faer();
         let live = Factors::of(square.as_ref(), 1e-12)?.rank();
-        Ok(Self { rows, residuals, cells, targets, gallery, live })
+        Ok(Self { rows, residuals, cells, targets, gallery, live, by_norms: false })
+    }
+
+    /// A game on rows of a release, in which [`Matcher::Gram`] uses what it has of every row: the
+    /// norm alone where the cell has no pair.
+    ///
+    /// # Errors
+    /// When a singular value decomposition does not converge.
+    pub(super) fn on(known: &Known, draw: &Draw) -> Result<Self> {
+        let stored = draw.stored();
+        let trial = Self::new(
+            known.rows.select(&stored),
+            known.residuals.select(&stored),
+            stored.iter().map(|&row| known.cells[row]).collect(),
+            draw.targets.len(),
+            known.residuals.select(&draw.gallery),
+        )?;
+        Ok(Self { by_norms: true, ..trial })
     }
 
     /// Candidates in the gallery.
@@ -177,6 +197,11 @@ impl Trial {
         anchors
     }
 
+    /// Pairs in the cell of every target.
+    fn in_cell_pairs(&self, anchors: &[Vec<usize>]) -> Vec<f64> {
+        (0..self.targets).map(|at| anchors[self.cells[at] as usize].len() as f64).collect()
+    }
+
     /// Lets the attack have the pairs of a budget, and judges it.
     ///
     /// # Errors
@@ -185,11 +210,10 @@ impl Trial {
         let anchors = self.anchors(disclosure, budget);
         let mut by_cell = vec![Vec::new(); anchors.len()];
         (0..self.targets).for_each(|target| by_cell[self.cells[target] as usize].push(target));
-        let pairs = (0..self.targets).map(|t| anchors[self.cells[t] as usize].len() as f64);
         let mut outcome = Outcome {
             places: vec![self.gallery.rows() as f64; self.targets],
             cosines: None,
-            pairs: pairs.collect(),
+            pairs: self.in_cell_pairs(&anchors),
             full_rank: None,
         };
         let all: Vec<usize> = (0..self.targets).collect();
@@ -200,9 +224,15 @@ impl Trial {
                 outcome.places = places_by_norm(&self.rows.select(&all), &self.gallery, &all);
             }
             Attack::Match(matcher) => {
+                if self.by_norms && matcher == Matcher::Gram {
+                    outcome.places = places_by_norm(&self.rows.select(&all), &self.gallery, &all);
+                }
+                let shown = anchors.concat();
+                let scale = scale_by_pairs(&self.rows, &self.residuals, &shown);
                 let found = games.map(|(targets, anchors)| -> Result<_> {
-                    let span = Span::of(&Pairs::of(&self.residuals, &self.rows, anchors))?;
-                    let rows = self.rows.select(&targets);
+                    let pairs = Pairs::of(&self.residuals, &self.rows, anchors);
+                    let span = Span::of(&pairs.scaled(scale))?;
+                    let rows = divided(self.rows.select(&targets), scale);
                     let places = span.places(&rows, &self.gallery, &targets, matcher);
                     Ok(targets.into_iter().zip(places).collect::<Vec<_>>())
                 });
@@ -291,6 +321,36 @@ pub fn measure(
         pairs: pooled(outcomes.iter().map(|o| Some(&o.pairs)).collect()).unwrap_or(0.0),
         full_rank: pooled(outcomes.iter().map(|o| o.full_rank.as_ref()).collect()),
     })
+}
+
+/// Plays an attack at rising budgets of pairs in the target's own cell. Where every target is found
+/// more pairs have nothing to add, and the value reached is carried on.
+///
+/// # Errors
+/// When a singular value decomposition does not converge.
+pub(super) fn curve(
+    trials: &[Trial],
+    attack: Attack,
+    budgets: &[usize],
+    seed: u64,
+) -> Result<Vec<Measured>> {
+    let mut curve: Vec<Measured> = Vec::new();
+    for &budget in budgets {
+        let disclosure = Disclosure::Targeted;
+        let measured = match curve.last().filter(|last| last.is_complete()) {
+            None => measure(trials, attack, disclosure, budget, seed)?,
+            Some(last) => {
+                let pairs: Vec<f64> = trials
+                    .iter()
+                    .flat_map(|trial| trial.in_cell_pairs(&trial.anchors(disclosure, budget)))
+                    .collect();
+                let pairs = mean(&pairs);
+                Measured { budget, pairs, cosine: None, full_rank: None, ..last.clone() }
+            }
+        };
+        curve.push(measured);
+    }
+    Ok(curve)
 }
 
 impl Measured {

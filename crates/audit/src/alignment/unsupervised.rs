@@ -17,10 +17,11 @@
 use anyhow::Result;
 use rand_core::Rng;
 
+use super::axes::Known;
 use super::estimators::{CUTOFF, Estimator, Factors, Frames, Pairs, ReverseMap};
-use super::partial::{FEWEST_ROWS, Known, not_measured};
+use super::partial::{FEWEST_ROWS, not_measured};
 use super::trial::hits;
-use crate::finding::{Finding, Section, Verdict};
+use crate::finding::{Finding, Section};
 use crate::subject::{Subject, protect};
 use crate::tools::matrix::Matrix;
 use crate::tools::neighbours::{Metric, nearest, places};
@@ -177,78 +178,75 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     record("keys=cells,attack=as-stored,pairs=0", &as_stored, chance);
 
     progress("alignment without pairs: cell by cell");
-    let (moments, refined) = by_cell(&known, auxiliary, released, &gallery, rng)?;
-    let in_cells = !moments.is_empty();
-    if in_cells {
-        record("keys=cells,attack=moments,pairs=0", &moments, chance);
-        record("keys=cells,attack=refined,pairs=0", &refined, chance);
-    } else {
+    let in_cells = by_cell(&known, auxiliary, released, gallery.rows(), rng)?;
+    if in_cells.moments.is_empty() {
         section.notes.push(format!(
-            "No cell has {FEWEST} rows of each half: there is no cloud to align in any, and \
-             the verdict rests also on one key for all rows, which your release does not use."
+            "No cell has {FEWEST} rows of each half: there is no cloud to align in any. One key for \
+             all rows, which your release does not use, is measured for comparison only."
         ));
+    } else {
+        let chance = mean(&in_cells.chances);
+        record("keys=cells,attack=moments,pairs=0", &in_cells.moments, chance);
+        record("keys=cells,attack=refined,pairs=0", &in_cells.refined, chance);
     }
     section.notes.push(
         "The attacker has no known pair but half of your documents' vectors as a sample of the \
          same kind, and lays one cloud of points over the other. `keys=one` is your data under a \
-         single key; `keys=cells` is your release, with the attacker told which sample belongs to \
-         which cell. `as-stored` takes stored rows for the vectors themselves. Chance is one candidate drawn blindly. A failure here is that of these two \
-         methods, not a proof."
+         single key, for comparison; `keys=cells` is your release, with the attacker told which \
+         sample and which candidates belong to which cell, so that chance is one in those. \
+         `as-stored` takes stored rows for the vectors themselves. The attacker is granted your \
+         principal axes. A failure here is that of these two methods, not a proof."
             .into(),
     );
-    let judged = section.findings.iter().enumerate();
-    let judged = judged.filter(|(_, f)| !in_cells || f.setting.starts_with("keys=cells"));
-    let best = judged.max_by(|a, b| a.1.value.total_cmp(&b.1.value)).map(|(at, f)| (at, f.value));
-    if let Some((at, value)) = best {
-        section.headline = Some(at);
-        section.verdict = Some(match value {
-            v if v >= 0.9 => Verdict::Open,
-            v if v > 5.0 * chance + 0.02 => Verdict::Reduced,
-            _ => Verdict::Closed,
-        });
-    }
+    section.rest_on(1.0, |f| f.part("keys") == Some("cells"));
     Ok(section)
 }
 
-/// Attacks the largest cells of the release one by one: hits by moments, and refined.
+/// What alignment cell by cell came to, target by target.
+struct InCells {
+    moments: Vec<f64>,
+    refined: Vec<f64>,
+    /// One in the candidates of the target's cell.
+    chances: Vec<f64>,
+}
+
+/// Attacks the largest cells of the release one by one. Candidates for a row are those of its cell
+/// among the first `candidates` released ones.
 fn by_cell(
     known: &Known,
     auxiliary: &[usize],
     released: &[usize],
-    gallery: &Matrix,
+    candidates: usize,
     rng: &mut impl Rng,
-) -> Result<(Vec<f64>, Vec<f64>)> {
+) -> Result<InCells> {
     let count = known.cells.iter().max().map_or(0, |&last| last as usize + 1);
     let mut of_cell = vec![(Vec::new(), Vec::new()); count];
-    // Rows of the gallery are the first released ones.
-    for (number, &row) in released.iter().enumerate() {
-        of_cell[known.cells[row] as usize].0.push((number, row));
+    for &row in &released[..candidates] {
+        of_cell[known.cells[row] as usize].0.push(row);
     }
     auxiliary.iter().for_each(|&row| of_cell[known.cells[row] as usize].1.push(row));
     of_cell.retain(|(stored, native)| stored.len() >= FEWEST && native.len() >= FEWEST);
     of_cell.sort_by_key(|(stored, _)| std::cmp::Reverse(stored.len()));
-    let (mut moments, mut refined) = (Vec::new(), Vec::new());
+    let mut out = InCells { moments: Vec::new(), refined: Vec::new(), chances: Vec::new() };
     for (stored, native) in of_cell.into_iter().take(CELLS) {
-        let rows: Vec<usize> = stored.iter().map(|&(_, row)| row).collect();
-        let (rows, native) = (known.rows.select(&rows), known.residuals.select(&native));
-        let in_gallery = stored.iter().enumerate().filter(|(_, (at, _))| *at < gallery.rows());
-        let (places, targets): (Vec<usize>, Vec<usize>) =
-            in_gallery.take(64).map(|(place, &(at, _))| (place, at)).unzip();
-        if targets.is_empty() {
-            continue;
-        }
-        let attacked = rows.select(&places);
+        let (rows, gallery) = (known.rows.select(&stored), known.residuals.select(&stored));
+        let native = known.residuals.select(&native);
+        let targets: Vec<usize> = (0..stored.len().min(64)).collect();
+        let attacked = rows.select(&targets);
         let first = align_moments(&rows, &native)?;
-        moments.extend(found(&first, &attacked, gallery, &targets));
+        out.moments.extend(found(&first, &attacked, &gallery, &targets));
         let last = refine(first, &rows, &native, rng)?;
-        refined.extend(found(&last, &attacked, gallery, &targets));
+        out.refined.extend(found(&last, &attacked, &gallery, &targets));
+        out.chances.extend(targets.iter().map(|_| 1.0 / stored.len() as f64));
     }
-    Ok((moments, refined))
+    Ok(out)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::axes::tests::subject;
     use super::*;
+    use crate::finding::Verdict;
     use crate::subject::KeyFamily;
 
     /// Squares of normals are skewed; variances fall by a fifth from each direction to the next.
@@ -288,5 +286,26 @@ mod tests {
         let round = |seed| Matrix::normal(1_000, 24, &mut generator(seed, 0));
         let (moments, refined) = recall(&round(1), &round(2));
         assert!(moments < 0.05 && refined < 0.05, "{moments} {refined}");
+    }
+
+    #[test]
+    fn guessing_within_the_cell_is_the_chance_of_alignment_by_cells() {
+        let section = channel(&subject(400, 16, 4, true), &|_| ()).expect("a section");
+        let chance = |setting: &str| {
+            let finding = section.findings.iter().find(|f| f.setting == setting);
+            finding.and_then(|f| f.chance).unwrap_or_else(|| panic!("no {setting}"))
+        };
+        // Two hundred released rows in four cells.
+        let cells = chance("keys=cells,attack=moments,pairs=0");
+        assert!((1.0 / 60.0..1.0 / 40.0).contains(&cells), "{cells}");
+        assert_eq!(chance("keys=cells,attack=as-stored,pairs=0"), 1.0 / 200.0);
+    }
+
+    #[test]
+    fn one_key_for_all_says_nothing_of_a_key_for_every_row() {
+        let section = channel(&subject(200, 16, 200, true), &|_| ()).expect("a section");
+        let headline = &section.findings[section.headline.expect("a headline")];
+        assert_eq!(headline.setting, "keys=cells,attack=as-stored,pairs=0");
+        assert_eq!(section.verdict, Some(Verdict::Closed));
     }
 }

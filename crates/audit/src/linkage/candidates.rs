@@ -16,8 +16,8 @@ use super::active_cells::ActiveCells;
 use super::directions::{Estimator, cosine, cosine_in_cells, ranked_by_stored_rows};
 use super::game::REPETITIONS;
 use super::requests::{Request, coordinates_of, jittered, requests};
-use super::{judge, unfit};
-use crate::finding::{Finding, Section};
+use super::unfit;
+use crate::finding::{Finding, Section, Verdict};
 use crate::subject::Subject;
 use crate::tools::matrix::Matrix;
 use crate::tools::neighbours::{Metric, nearest, overlap};
@@ -92,7 +92,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         let near = super::requests::requests(subject, &jittered(&queries, jitter, &mut rng))?;
         add_linkability(&mut section, subject, jitter, &requests, &near);
     }
-    section.verdict = section.headline.map(|at| judge(&section.findings[at], 1.0));
+    section.verdict = section.headline.map(|at| Verdict::of(&section.findings[at], 1.0));
     add_directions(&mut section, subject, &queries, &requests, progress)?;
     section.notes.extend([
         "The server learns which rows are asked for, and so whether two requests are for nearly the \
@@ -248,7 +248,6 @@ fn blind(
 mod tests {
     use super::super::planted;
     use super::*;
-    use crate::finding::Verdict;
 
     fn value(section: &Section, setting: &str, metric: &str) -> f64 {
         let of = |f: &&Finding| f.setting == setting && f.metric == metric;

@@ -11,7 +11,6 @@ use super::features::{
     RowFeatures, combined, nearest_both_ways, nearest_links, norm_rank_links, standardised,
 };
 use super::game::{Grant, Group, REPETITIONS, Truth, groups};
-use super::judge;
 use crate::finding::{Finding, Section, Verdict};
 use crate::tools::matrix::Matrix;
 use crate::tools::statistics::{hierarchical_interval, interval_of_hits, mean, sample};
@@ -216,7 +215,7 @@ pub(super) fn conclude(section: &mut Section, among: &str, opening: impl Fn(Verd
     let best = recalls.max_by(|(_, a), (_, b)| a.value.total_cmp(&b.value));
     let Some((at, best)) = best else { return };
     let chance = best.chance.unwrap_or(0.0);
-    let verdict = judge(best, 1.0);
+    let verdict = Verdict::of(best, 1.0);
     let note = format!(
         "{} A server that kept the old rows recognises {:.1} % of documents by {} (chance {:.2} %).",
         opening(verdict),

@@ -11,7 +11,7 @@
 
 use super::game::{REPETITIONS, scale_of_norms, squared_distance};
 use super::same_key::rows_of_documents;
-use super::{judge, without_rows};
+use super::without_rows;
 use crate::finding::{Finding, Section, Verdict};
 use crate::subject::Subject;
 use crate::tools::matrix::Matrix;
@@ -137,7 +137,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     let seen = section.findings.iter().enumerate();
     let seen = seen.filter(|(_, f)| f.metric == "auc" && f.setting.ends_with("seen-by=server"));
     if let Some((at, best)) = seen.max_by(|(_, a), (_, b)| a.value.total_cmp(&b.value)) {
-        let verdict = judge(best, 1.0);
+        let verdict = Verdict::of(best, 1.0);
         let hidden = match verdict {
             Verdict::Open => "What is stored does not hide it",
             Verdict::Reduced => "What is stored hides it in part",

@@ -14,7 +14,6 @@
 
 use shard_geometry::VectorSet;
 
-use crate::finding::{Finding, Verdict};
 use crate::subject::{Corpus, Subject};
 
 pub mod active_cells;
@@ -57,23 +56,6 @@ pub(crate) fn without_rows(subject: &Subject) -> Option<String> {
     Some(format!("Not measured: {reason}."))
 }
 
-/// The verdict on a figure that is at its chance level where nothing leaks and `open` without
-/// protection: nine tenths of the way are open, and a figure that cannot be told from chance is
-/// closed. That is one whose interval reaches down to chance, or without an interval one that is
-/// not a hundredth of the way above it.
-fn judge(finding: &Finding, open: f64) -> Verdict {
-    let chance = finding.chance.unwrap_or(0.0);
-    let way = open - chance;
-    let lowest = finding.ci95.map_or(finding.value - 0.01 * way, |interval| interval[0]);
-    if finding.value - chance >= 0.9 * way {
-        Verdict::Open
-    } else if lowest <= chance {
-        Verdict::Closed
-    } else {
-        Verdict::Reduced
-    }
-}
-
 /// The largest collection of an encoder.
 pub(crate) fn largest<'a>(corpora: &'a [Corpus], encoder: &str) -> Option<&'a Corpus> {
     let own = corpora.iter().filter(|corpus| corpus.encoder == encoder);
@@ -96,20 +78,4 @@ pub(crate) fn pooled(
     let vectors = VectorSet::new(largest.vectors.width(), values).ok()?;
     let names: Vec<&str> = own.iter().map(|corpus| corpus.name.as_str()).collect();
     Some((vectors, names.join("+")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_verdict_follows_value_interval_and_chance() {
-        let figure = |value| Finding::new("", "", "auc", value).chance(0.5);
-        assert_eq!(judge(&figure(0.96), 1.0), Verdict::Open);
-        assert_eq!(judge(&figure(0.52), 1.0), Verdict::Reduced);
-        assert_eq!(judge(&figure(0.504), 1.0), Verdict::Closed);
-        assert_eq!(judge(&figure(0.52).ci95([0.51, 0.53]), 1.0), Verdict::Reduced);
-        assert_eq!(judge(&figure(0.52).ci95([0.49, 0.55]), 1.0), Verdict::Closed);
-        assert_eq!(judge(&figure(0.96).ci95([0.4, 1.0]), 1.0), Verdict::Open);
-    }
 }

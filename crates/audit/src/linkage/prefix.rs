@@ -8,7 +8,7 @@
 use anyhow::ensure;
 
 use super::game::REPETITIONS;
-use super::{judge, largest, same_key, unfit};
+use super::{largest, same_key, unfit};
 use crate::finding::{Finding, Plot, Section, Series, Verdict};
 use crate::subject::{Corpus, Subject, cells_of, coordinates};
 use crate::tools::matrix::Matrix;
@@ -92,7 +92,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     let best = best.max_by(|(_, a), (_, b)| a.value.total_cmp(&b.value));
     if let Some((at, value)) = best.map(|(at, best)| (at, best.value)) {
         section.headline = Some(at);
-        section.verdict = Some(judge(&section.findings[at], 1.0));
+        section.verdict = Some(Verdict::of(&section.findings[at], 1.0));
         section.notes.push(format!(
             "The server holds the prefixes. Ranking by them shows {:.0} % of each document's ten \
              nearest neighbours.",

@@ -8,7 +8,7 @@
 
 use super::game::REPETITIONS;
 use super::prefix::{DEPTH, neighbours_of};
-use super::{judge, without_rows};
+use super::without_rows;
 use crate::finding::{Finding, Section, Verdict};
 use crate::subject::Subject;
 use crate::tools::neighbours::{Metric, nearest_allowed, shares};
@@ -117,7 +117,8 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     section.headline = Some(0);
     let keys = release.members().iter().filter(|rows| !rows.is_empty()).count();
     let micro = keys == release.rows.rows();
-    section.verdict = Some(if micro { Verdict::Closed } else { judge(&section.findings[0], 1.0) });
+    section.verdict =
+        Some(if micro { Verdict::Closed } else { Verdict::of(&section.findings[0], 1.0) });
     section.notes.push(if micro {
         "Closed: every row has a key of its own, so no two rows can be compared.".to_owned()
     } else {
@@ -137,7 +138,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
 /// that keeps their distances.
 fn judge_foreign(section: &mut Section) {
     let overlap = &section.findings[0];
-    section.verdict = Some(judge(overlap, 1.0));
+    section.verdict = Some(Verdict::of(overlap, 1.0));
     section.notes.push(format!(
         "All rows can be compared with each other. Ranking them as they are stored finds {:.0} % of \
          each document's ten true neighbours.",

@@ -2,10 +2,14 @@
 //!
 //! Half of the documents play the attacker's corpus and train the decoder. Of the other half, those
 //! of the fullest cell are read: raw as a control, as the server has them, and with known pairs of
-//! that cell. A view's lift is `(F1 - chance) / (raw F1 - chance)`.
+//! that cell. A view's lift is `(F1 - chance) / (raw F1 - chance)`. Where the server holds no prefixes,
+//! known pairs tell the mean prefix of their cell before anything is done about its key; what views
+//! with pairs have above that is `lift_above_cell_mean`, from there to raw.
+
+use std::collections::HashSet;
 
 use super::decoder::Decoder;
-use super::scene::{Estimate, PREFIX_IF_PUBLIC, RAW, Scene};
+use super::scene::{CELL_MEAN, Estimate, PREFIX_IF_PUBLIC, RAW, Scene};
 use super::tokens::{VocabularyLimits, Words, words};
 use super::trial::{METRICS, Marks, TOKEN_F1, Trial, findings, means};
 use super::views::{Attack, without_residual};
@@ -18,10 +22,6 @@ pub const NAME: &str = "text-inversion";
 
 /// Most words of a text that are judged by.
 const WORDS: usize = 192;
-
-/// Lifts below this are no success, and from this on as good as unprotected.
-const NOTHING: f64 = 0.05;
-const EVERYTHING: f64 = 0.8;
 
 /// Text read out of the owner's protected vectors.
 ///
@@ -140,22 +140,21 @@ impl Outcome {
         }
         section.plots.push(self.plot(&section.findings, &places));
 
-        let best = |with_pairs: bool| {
-            let views = self
-                .views
-                .iter()
-                .zip(&places)
-                .filter(|((view, _), _)| view.attainable && (view.pairs > 0) == with_pairs);
-            let value = |place: usize| section.findings[place].value;
-            views.map(|(_, &place)| place).max_by(|&a, &b| value(a).total_cmp(&value(b)))
+        let value = |place: usize| section.findings[place].value;
+        let attainable = || {
+            let views = self.views.iter().zip(&places).filter(|((view, _), _)| view.attainable);
+            views.map(|((view, _), &place)| (view, place))
         };
-        let (alone, helped) = (best(false), best(true));
+        let best = |counts: &dyn Fn(&Estimate) -> bool| {
+            let views = attainable().filter(|(view, _)| counts(view)).map(|(_, place)| place);
+            views.max_by(|&a, &b| value(a).total_cmp(&value(b)))
+        };
+        let alone = best(&|view| view.pairs == 0);
+        let helped = best(&|view| view.pairs > 0 && view.name != CELL_MEAN);
+        let baseline = best(&|view| view.name == CELL_MEAN);
         let raw = &section.findings[places[0]];
-        let readable = above_chance(raw);
-        let lift = |place: usize| self.lift(section.findings[place].value);
-        let succeeds =
-            |place: &usize| above_chance(&section.findings[*place]) && lift(*place) >= NOTHING;
-        let (alone_succeeds, helped_succeeds) = (alone.filter(succeeds), helped.filter(succeeds));
+        let unprotected = raw.value;
+        let readable = Verdict::of(raw, f64::INFINITY) != Verdict::Closed;
 
         let mut notes = vec![format!(
             "A decoder that learnt from half of the texts reads raw vectors with token-F1 {:.3}; \
@@ -165,30 +164,45 @@ impl Outcome {
         let describe = |who: &str, place: Option<usize>| {
             place.map(|place| {
                 let finding = &section.findings[place];
-                let share = 100.0 * lift(place).max(0.0);
+                let share = 100.0 * self.lift(finding.value).max(0.0);
                 format!(
                     "{who}: token-F1 {:.3} ({}), {share:.0} % of the way from chance to raw.",
                     finding.value, finding.setting
                 )
             })
         };
-        let (verdict, headline) = if !readable {
+        let mut above = Vec::new();
+        if readable {
+            notes.extend(describe("What the server has, with no known pair", alone));
+            notes.extend(describe("With known pairs of the same cell, at best", helped));
+            notes.extend(describe("Of that, by the mean prefix of the pairs alone", baseline));
+            if let Some(baseline) = baseline.map(value) {
+                let pairs = attainable().filter(|(v, _)| v.pairs > 0 && v.name != CELL_MEAN);
+                above.extend(pairs.map(|(_, place)| {
+                    let finding = &section.findings[place];
+                    let lift = (finding.value - baseline) / (unprotected - baseline);
+                    Finding::new(NAME, &finding.setting, "lift_above_cell_mean", lift)
+                        .chance(0.0)
+                        .on(seed, finding.rows)
+                }));
+            }
+        } else {
             notes.push(
                 "The decoder reads not even raw vectors better than chance, so that nothing follows \
                  for protected ones: give more texts, or longer ones."
                     .into(),
             );
-            (None, Some(places[0]))
+        }
+        let settings: HashSet<String> =
+            attainable().map(|(_, place)| section.findings[place].setting.clone()).collect();
+        if readable {
+            section.rest_on(unprotected, |f| {
+                f.metric == METRICS[TOKEN_F1] && settings.contains(&f.setting)
+            });
         } else {
-            notes.extend(describe("What the server has, with no known pair", alone));
-            notes.extend(describe("With known pairs of the same cell, at best", helped));
-            match (alone_succeeds, helped_succeeds) {
-                (Some(place), _) if lift(place) >= EVERYTHING => (Some(Verdict::Open), Some(place)),
-                (Some(place), _) => (Some(Verdict::Reduced), Some(place)),
-                (None, Some(place)) => (Some(Verdict::Reduced), Some(place)),
-                (None, None) => (Some(Verdict::Closed), alone),
-            }
-        };
+            section.headline = Some(places[0]);
+        }
+        section.findings.extend(above);
         notes.push(
             "The observer is granted the basis and the mean, which a server does not have: this is \
              the stronger attacker. The decoder is linear and emits a set of words; a generative \
@@ -196,7 +210,6 @@ impl Outcome {
              same targets that it is judged on, and its interval is not widened for that choice."
                 .into(),
         );
-        (section.verdict, section.headline) = (verdict, headline);
         section.notes.extend(notes);
     }
 
@@ -236,11 +249,6 @@ impl Outcome {
             series,
         }
     }
-}
-
-fn above_chance(finding: &Finding) -> bool {
-    let low = finding.ci95.map_or(finding.value, |[low, _]| low);
-    finding.chance.is_none_or(|chance| low > chance)
 }
 
 #[cfg(test)]

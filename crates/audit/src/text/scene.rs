@@ -22,6 +22,9 @@ pub(super) const PREFIX_IF_PUBLIC: &str = "prefix-if-public";
 /// The control's name.
 pub(super) const RAW: &str = "raw";
 
+/// What known pairs tell of the others in their cell with the key left alone.
+pub(super) const CELL_MEAN: &str = "cell-mean";
+
 /// An estimate of the targets.
 pub(super) struct Estimate {
     pub(super) name: &'static str,
@@ -122,6 +125,10 @@ impl Scene {
             let prefix = public.estimate(Attack::PrefixOnly);
             out.extend(prefix.map(|coordinates| control(PREFIX_IF_PUBLIC, coordinates)));
         }
+        out.extend(self.view.cell_mean().map(|coordinates| {
+            let pairs = self.view.known.as_ref().map_or(0, |(stored, _)| stored.rows());
+            Estimate { name: CELL_MEAN, pairs, attainable: true, coordinates }
+        }));
         out.extend(Attack::grid().into_iter().filter_map(|attack| {
             let coordinates = self.view.estimate(attack)?;
             let (name, pairs) = (attack.name(), attack.pairs());

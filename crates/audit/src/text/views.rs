@@ -10,7 +10,7 @@
 //!   the directions without a singular value are completed at will, as in the paper, or dropped.
 //!
 //! A server that holds no prefixes leaves `u` out; the mean prefix of the known pairs, which are of
-//! the same cell, then stands for it. Stored rows may be scaled: with pairs the scale is
+//! the same cell, then stands for it, and is a baseline on its own: `[mean u | 0]`. Stored rows may be scaled: with pairs the scale is
 //! `|R| / |Z|`, without them it makes the rows as long as residuals of the observer's own corpus.
 
 use crate::alignment::estimators::{Estimator, Pairs};
@@ -116,6 +116,13 @@ impl CellView {
             _ => Some(scaled(&self.stored, self.residual_norm / mean_norm(&self.stored))),
         };
         Some(self.assemble(residuals, known.map(|(_, coordinates)| coordinates)))
+    }
+
+    /// What pairs tell before anything is done about the key: the mean prefix of all of them, and
+    /// nothing for the residual. `None` where the server holds prefixes, or there is no pair.
+    pub fn cell_mean(&self) -> Option<Matrix> {
+        let (_, coordinates) = self.known.as_ref().filter(|_| self.prefixes.is_none())?;
+        Some(self.assemble(None, Some(coordinates.clone())))
     }
 
     fn first_pairs(&self, count: usize) -> Option<(Matrix, Matrix)> {
@@ -237,9 +244,12 @@ mod tests {
         assert!(view.estimate(Attack::LeastSquares(5)).is_none());
         view.prefixes = None;
         assert!(view.estimate(Attack::PrefixOnly).is_none());
+        let baseline = view.cell_mean().expect("there are pairs");
+        assert!(baseline.iter().all(|row| row[4..].iter().all(|&x| x == 0.0)));
         let estimate = view.estimate(Attack::LeastSquares(4)).expect("there are pairs");
         let (_, known) = view.known.as_ref().expect("there are pairs");
         assert_eq!(&estimate.row(0)[..4], known.columns(0..4).column_means());
+        assert_eq!(baseline.row(0)[..4], estimate.row(0)[..4]);
         view.known = None;
         assert!(view.estimate(Attack::Procrustes(4)).is_none());
         let blind = view.estimate(Attack::UnknownKey).expect("it needs only rows");

@@ -1,6 +1,7 @@
 //! The paper's table of partial alignment, and what it leaves out.
 
 use super::*;
+use crate::alignment::trial::Measured;
 
 /// Key and disclosure seeds.
 const SEEDS: [u64; 3] = [0, 1, 2];

@@ -1,27 +1,13 @@
 use super::*;
-use crate::subject::{KeyFamily, protect};
 use crate::tools::matrix::normal;
-use crate::view::ServerView;
 
 fn subject(rows: usize, prefixes: bool, planted: bool) -> Subject {
-    let coordinates = normal(rows, 24, 1);
-    let cells: Vec<u32> = (0..rows as u32).map(|row| row % 3).collect();
-    let residuals = if planted { coordinates.columns(6..24) } else { normal(rows, 18, 8) };
-    let mut release = protect(&residuals, &cells, KeyFamily::Orthogonal, &mut generator(2, 0));
-    let held = if planted { coordinates.columns(0..6) } else { normal(rows, 6, 9) };
+    let mut subject = axes::tests::subject(rows, 24, 3, planted);
+    subject.texts = Some((0..rows).map(|row| format!("alpha beta number {row}")).collect());
+    let held = if planted { subject.prefixes() } else { normal(rows, subject.public, 9) };
+    let release = subject.view.releases.last_mut().expect("a release");
     release.prefixes = prefixes.then_some(held);
-    Subject {
-        vectors: coordinates.clone(),
-        coordinates,
-        public: 6,
-        cells,
-        keys: KeyFamily::Orthogonal,
-        texts: Some((0..rows).map(|row| format!("alpha beta number {row}")).collect()),
-        queries: None,
-        view: ServerView { releases: vec![release], requests: Vec::new() },
-        documents: (0..rows).map(Some).collect(),
-        seed: 3,
-    }
+    subject
 }
 
 fn value(section: &Section, setting: &str, metric: &str) -> f64 {
@@ -32,20 +18,31 @@ fn value(section: &Section, setting: &str, metric: &str) -> f64 {
 #[test]
 fn an_overlapping_reference_names_texts_and_a_disjoint_one_only_similar_ones() {
     let section = channel(&subject(300, false, true), &|_| ()).expect("a section");
-    assert!(value(&section, "attack=gram,in_cell_pairs=1,", "recall_at_1") > 0.95);
-    assert!(value(&section, "attack=gram,in_cell_pairs=1,", "jaccard_overlapping") > 0.95);
-    // Three shared words of five.
-    let disjoint = value(&section, "attack=gram,in_cell_pairs=1,", "jaccard_disjoint");
+    let owner = "subject=release,axes=owner,attack=gram,pairs=1,";
+    assert!(value(&section, owner, "recall_at_1") > 0.95);
+    assert!(value(&section, owner, "jaccard_overlapping") > 0.95);
+    assert_eq!(value(&section, owner, "in_cell_pairs"), 1.0);
+    // Three shared words of five, as any other text has.
+    let disjoint = section.findings.iter().find(|f| f.metric == "jaccard_disjoint");
+    let (disjoint, chance) = disjoint.map(|f| (f.value, f.chance)).expect("texts");
     assert!((disjoint - 0.6).abs() < 1e-9, "{disjoint}");
-    assert!(value(&section, "attack=ols,in_cell_pairs=32,", "recall_at_1") > 0.95);
+    assert!(chance.is_some_and(|chance| (0.6..0.62).contains(&chance)), "{chance:?}");
+    // Axes of the reference's own make one pair too few.
+    let reference = "subject=release,axes=reference,attack=";
+    assert!(value(&section, &format!("{reference}gram,pairs=1,"), "recall_at_1") < 0.5);
+    assert!(value(&section, &format!("{reference}ols,pairs=32,"), "recall_at_1") > 0.9);
     assert_eq!(section.verdict, Some(Verdict::Open));
+    let headline = &section.findings[section.headline.expect("a headline")];
+    assert_eq!(headline.part("axes"), Some("reference"));
 }
 
 #[test]
 fn rows_of_other_vectors_are_not_found() {
     let section = channel(&subject(300, false, false), &|_| ()).expect("a section");
-    let recalls = section.findings.iter().filter(|f| f.metric == "recall_at_1");
-    assert!(recalls.clone().count() == 6 && recalls.clone().all(|f| f.value < 0.04));
+    let real = |f: &&Finding| f.metric == "recall_at_1" && f.part("subject") == Some("release");
+    let recalls = section.findings.iter().filter(real);
+    assert!(recalls.clone().count() == 9 && recalls.clone().all(|f| f.value < 0.06));
+    assert_eq!(section.verdict, Some(Verdict::Closed));
 }
 
 #[test]
@@ -54,8 +51,24 @@ fn prefixes_are_found_where_they_are_held_and_closed_where_not() {
     assert_eq!((open.verdict, open.findings[0].value), (Some(Verdict::Open), 1.0));
     let noise = prefix_channel(&subject(300, true, false), &|_| ()).expect("a section");
     assert!(noise.findings[0].value < 0.05, "{}", noise.findings[0].value);
+    assert_eq!(noise.verdict, Some(Verdict::Closed));
     let none = prefix_channel(&subject(300, false, true), &|_| ()).expect("a section");
     assert_eq!(none.verdict, Some(Verdict::Closed));
+}
+
+#[test]
+fn rows_of_a_cell_without_a_pair_are_looked_up_by_length() {
+    let subject = axes::tests::subject(90, 24, 45, true);
+    let known = Known::of(&subject).expect("rows");
+    let all: Vec<usize> = (0..90).collect();
+    let draw = Draw::new(&all, 30, 90, 5, &mut generator(1, 0));
+    let reference = known.residuals.select(&draw.gallery);
+    let found = in_cells(&known, &draw, &reference, 1, false).expect("lookups");
+    assert!(found.numbers.len() == 30 && mean(&found.pairs) < 0.2);
+    let names: Vec<usize> = draw.gallery.clone();
+    assert!(mean(&judge(&found.lookups, &found.numbers, &names, None).first) > 0.9);
+    let published = in_cells(&known, &draw, &reference, 1, true).expect("lookups");
+    assert!(published.numbers.len() < 10);
 }
 
 #[test]

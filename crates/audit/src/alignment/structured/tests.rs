@@ -45,3 +45,27 @@ fn rows_that_no_key_made_are_not_solved() {
         assert!(relative_error(&found, &native.select(&held_out)) > 0.8);
     }
 }
+
+#[test]
+fn only_structured_keys_of_a_width_that_can_be_solved_get_a_verdict() {
+    use super::super::axes::tests::subject;
+    // Of 16 coordinates 12 are private; of 0 public ones all 16 are.
+    let mut other_width = subject(100, 16, 2, true);
+    other_width.keys = KeyFamily::Structured;
+    let section = channel(&other_width, &|_| ()).expect("a section");
+    assert_eq!((section.verdict, section.headline), (None, None));
+    let mut solvable = other_width;
+    solvable.public = 0;
+    let rng = &mut generator(2, 0);
+    solvable.view.releases =
+        vec![protect(&solvable.coordinates, &solvable.cells, solvable.keys, rng)];
+    let section = channel(&solvable, &|_| ()).expect("a section");
+    assert!(section.verdict.is_some());
+    let headline = &section.findings[section.headline.expect("a headline")];
+    assert_eq!(
+        (headline.setting.as_str(), headline.metric.as_str()),
+        ("rounds=3,width=16", "share_of_pairs_saved")
+    );
+    solvable.keys = KeyFamily::Orthogonal;
+    assert_eq!(channel(&solvable, &|_| ()).expect("a section").verdict, None);
+}

@@ -74,6 +74,13 @@ fn keys_reduce_what_is_read_until_pairs_undo_them() {
         finding.expect("a finding").value
     };
     assert!(f1("view=ols,pairs=64") > f1("view=unknown-key,pairs=0") + 0.1);
+    // The mean prefix of the pairs is there before the key is attacked at all.
+    let baseline = f1("view=cell-mean,pairs=64");
+    let lift =
+        |f: &&Finding| f.metric == "lift_above_cell_mean" && f.setting == "view=ols,pairs=64";
+    let lift = section.findings.iter().find(lift).expect("a lift").value;
+    let expected = (f1("view=ols,pairs=64") - baseline) / (f1("view=raw,pairs=0") - baseline);
+    assert!((lift - expected).abs() < 1e-12 && lift > 0.1, "{lift}");
     assert_eq!(section.plots.len(), 1);
     assert!(section.plots[0].series.iter().all(|series| series.points.len() >= 2));
 }

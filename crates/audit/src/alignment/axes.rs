@@ -1,0 +1,206 @@
+//! In whose principal axes an attacker sees native vectors.
+//!
+//! A residual is `V^T (x - mu)` without its first coordinates, and the owner's `mu` and `V` never
+//! leave the client. An attacker with native vectors `x` has to fit axes of its own, and sees
+//! residuals that differ a little from those that were turned. Three attackers are played:
+//! - *owner*: has the owner's axes. The paper's strengthened observer, and whoever has the whole
+//!   collection and nothing else, since a fit is repeatable.
+//! - *reference*: has a corpus that holds the owner's documents and as many others. There are no
+//!   others at hand, so the axes are fitted to two thirds of the documents, from which targets,
+//!   pairs and candidates are then taken. That is as far off: with documents alike, the covariance
+//!   of a share `s` of `N` differs from that of all like `sqrt((1 - s) / (s N))`, that of all and
+//!   `k` others like `sqrt(k / (N (N + k)))`, and both are `sqrt(1 / (2 N))` here.
+//! - *auxiliary*: has axes of documents of the same kind, none of them stored. The same two thirds
+//!   are protected anew under axes of their own, and the attacker's are fitted to the other third.
+//!   The attacks do not depend on the family of keys, so fast ones are taken.
+
+use anyhow::Result;
+use shard_geometry::{Pca, VectorSet};
+
+use super::estimators::divided;
+use super::span::scale_by_medians;
+use crate::subject::{KeyFamily, Subject, coordinates, protect};
+use crate::tools::matrix::Matrix;
+use crate::tools::statistics::{generator, sample};
+
+/// Whose axes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Axes {
+    Owner,
+    Reference,
+    Auxiliary,
+}
+
+impl Axes {
+    /// For people.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Owner => "owner's",
+            Self::Reference => "reference",
+            Self::Auxiliary => "auxiliary",
+        }
+    }
+
+    /// The beginning of a setting: whether the release itself is attacked, and whose axes are used.
+    pub(super) fn setting(self) -> &'static str {
+        match self {
+            Self::Owner => "subject=release,axes=owner,",
+            Self::Reference => "subject=release,axes=reference,",
+            Self::Auxiliary => "subject=anew,axes=auxiliary,",
+        }
+    }
+}
+
+/// What the notes of a section say of the axes.
+pub(super) const NOTE: &str = "The residuals were turned in principal axes that never leave the \
+     vault. `axes=reference`, on which the verdict rests, is an attacker who fits axes to a corpus \
+     of its own that holds your documents and as many others; `axes=owner` is granted yours, as the \
+     paper's strengthened observer is, which is also what having your whole collection and nothing \
+     else comes to; `axes=auxiliary` has axes of other documents of the same kind, against part of \
+     yours protected anew.";
+
+/// Stored rows at the scale of residuals, and the residual of each as the attacker sees it;
+/// canaries are left out.
+pub(super) struct Known {
+    pub(super) rows: Matrix,
+    pub(super) residuals: Matrix,
+    pub(super) cells: Vec<u32>,
+    /// The document of each.
+    pub(super) documents: Vec<usize>,
+    pub(super) most_in_a_cell: usize,
+}
+
+impl Known {
+    fn new(rows: Matrix, residuals: Matrix, cells: Vec<u32>, documents: Vec<usize>) -> Self {
+        let mut counts = vec![0; cells.iter().max().map_or(0, |&last| last as usize + 1)];
+        cells.iter().for_each(|&cell| counts[cell as usize] += 1);
+        // The attacker's reference is native residuals, whose norms set the scale.
+        let scale = scale_by_medians(&rows, &residuals);
+        let rows = divided(rows, scale);
+        let most_in_a_cell = counts.into_iter().max().unwrap_or(0);
+        Self { rows, residuals, cells, documents, most_in_a_cell }
+    }
+
+    /// The release under attack in the owner's axes. `None` when rows are not turned residuals.
+    pub(super) fn of(subject: &Subject) -> Option<Self> {
+        let release = subject.release();
+        let width = subject.coordinates.width().checked_sub(subject.public)?;
+        if width == 0 || release.rows.width() != width {
+            return None;
+        }
+        let known = subject.documents.iter().enumerate();
+        let (places, documents): (Vec<usize>, Vec<usize>) =
+            known.filter_map(|(row, document)| Some((row, (*document)?))).unzip();
+        let cells = places.iter().map(|&row| release.cells[row]).collect();
+        let residuals = subject.residuals().select(&documents);
+        Some(Self::new(release.rows.select(&places), residuals, cells, documents))
+    }
+
+    /// The same in axes that the attacker fitted: of a reference, and where the owner's vectors
+    /// are split into prefix and residual, of an auxiliary corpus.
+    ///
+    /// # Errors
+    /// When a decomposition does not converge.
+    pub(super) fn in_fitted_axes(&self, subject: &Subject) -> Result<Vec<(Axes, Self)>> {
+        let count = self.rows.rows();
+        let rng = &mut generator(subject.seed, AXES);
+        let order = sample(count, count, rng);
+        let (kept, held_out) = order.split_at(count * 2 / 3);
+        let vectors = |rows: &[usize]| -> Result<VectorSet> {
+            let documents: Vec<usize> = rows.iter().map(|&row| self.documents[row]).collect();
+            let values = subject.vectors.select(&documents);
+            let values = values.values().iter().map(|&x| x as f32).collect();
+            Ok(VectorSet::new(subject.vectors.width(), values)?)
+        };
+        let native = vectors(kept)?;
+        let private = subject.public..subject.coordinates.width();
+        let residuals = |pca: &Pca| coordinates(pca, &native).columns(private.clone());
+        let of_kept = |rows: Matrix, residuals: Matrix| {
+            let cells = kept.iter().map(|&row| self.cells[row]).collect();
+            let documents = kept.iter().map(|&row| self.documents[row]).collect();
+            Self::new(rows, residuals, cells, documents)
+        };
+        let own = residuals(&Pca::fit(&native)?);
+        let reference = of_kept(self.rows.select(kept), own.clone());
+        let mut seen = Vec::new();
+        if subject.public > 0 {
+            let release = protect(&own, &reference.cells, KeyFamily::Structured, rng);
+            let others = Pca::fit(&vectors(held_out)?)?;
+            seen.push((Axes::Auxiliary, of_kept(release.rows, residuals(&others))));
+        }
+        seen.insert(0, (Axes::Reference, reference));
+        Ok(seen)
+    }
+}
+
+/// The purpose of the division's randomness.
+const AXES: u64 = 0x6178_6573_0001;
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::tools::matrix::normal;
+    use crate::view::{Release, ServerView};
+
+    /// Documents whose variances fall by a tenth from each direction to the next, a quarter of them
+    /// the prefix, in cells by turns and stored in fixed point; or noise stored in place of them.
+    pub(crate) fn subject(rows: usize, width: usize, cells: u32, planted: bool) -> Subject {
+        let public = width / 4;
+        let mut values = normal(rows, width, 1);
+        for row in 0..rows {
+            let mut scale = 1.0;
+            for x in values.row_mut(row) {
+                *x *= scale;
+                scale *= 0.9;
+            }
+        }
+        let vectors = values.values().iter().map(|&x| x as f32).collect();
+        let vectors = VectorSet::new(width, vectors).expect("finite vectors");
+        let coordinates = coordinates(&Pca::fit(&vectors).expect("a model"), &vectors);
+        let cells: Vec<u32> = (0..rows as u32).map(|row| row % cells).collect();
+        let mut release = if planted {
+            let residuals = coordinates.columns(public..width);
+            protect(&residuals, &cells, KeyFamily::Orthogonal, &mut generator(2, 0))
+        } else {
+            let noise = normal(rows, width - public, 3);
+            Release { rows: noise, cells: cells.clone(), prefixes: None }
+        };
+        release.rows.values_mut().iter_mut().for_each(|x| *x = (*x * 65_536.0).round());
+        Subject {
+            vectors: Matrix::from_vectors(&vectors),
+            coordinates,
+            public,
+            cells,
+            keys: KeyFamily::Orthogonal,
+            texts: None,
+            queries: None,
+            view: ServerView { releases: vec![release], requests: Vec::new() },
+            documents: (0..rows).map(Some).collect(),
+            seed: 9,
+        }
+    }
+
+    /// The median of `| |z| - |r| | / |r|`.
+    fn off(known: &Known) -> f64 {
+        let norms = known.rows.norms().into_iter().zip(known.residuals.norms());
+        let mut off: Vec<f64> =
+            norms.map(|(stored, native)| (stored / native - 1.0).abs()).collect();
+        off.sort_unstable_by(f64::total_cmp);
+        off[off.len() / 2]
+    }
+
+    #[test]
+    fn only_the_owners_axes_give_the_lengths_of_rows_exactly() {
+        let subject = subject(900, 32, 3, true);
+        let known = Known::of(&subject).expect("rows");
+        assert!(off(&known) < 1e-4, "{}", off(&known));
+        let seen = known.in_fitted_axes(&subject).expect("axes");
+        assert_eq!(
+            seen.iter().map(|(axes, _)| *axes).collect::<Vec<_>>(),
+            [Axes::Reference, Axes::Auxiliary]
+        );
+        let [reference, auxiliary] = [0, 1].map(|at| off(&seen[at].1));
+        assert!(1e-3 < reference && reference < auxiliary && auxiliary < 0.2);
+        assert!(seen.iter().all(|(_, known)| known.rows.rows() == 600));
+    }
+}
