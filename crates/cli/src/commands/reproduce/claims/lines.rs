@@ -67,7 +67,7 @@ pub(super) const LINES: &[Line] = &[
         "threat",
         "It protects against unsupervised translation between spaces.",
         "no; not evaluated",
-        Untestable("a channel of `shard audit` (unsupervised), not a table of the paper"),
+        Untestable("a channel of `shard audit` (unsupervised-alignment), not a table of the paper"),
     ),
     line(
         "threat",
@@ -85,7 +85,7 @@ pub(super) const LINES: &[Line] = &[
         "threat",
         "It protects against leakage of candidate identifiers.",
         "no",
-        Untestable("a channel of `shard audit` (candidates), not a table of the paper"),
+        Untestable("a channel of `shard audit` (request-leakage), not a table of the paper"),
     ),
     line(
         "threat",
@@ -173,7 +173,7 @@ pub(super) const LINES: &[Line] = &[
         "baseline",
         "The system is secure against unsupervised transfer between spaces.",
         "not claimed",
-        Untestable("a channel of `shard audit` (unsupervised), not a table of the paper"),
+        Untestable("a channel of `shard audit` (unsupervised-alignment), not a table of the paper"),
     ),
     line(
         "baseline",
