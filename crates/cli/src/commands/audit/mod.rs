@@ -93,6 +93,9 @@ pub fn run(arguments: &Audit, json: Option<&Path>) -> Result<()> {
         (Some(release), Some(originals)) => foreign::audited(release, originals, arguments)?,
         _ => vault::audited(arguments)?,
     };
+    // So is a place that cannot be written to.
+    let plots = arguments.out.join("plots");
+    fs::create_dir_all(&plots).with_context(|| format!("cannot make {}", plots.display()))?;
     let bar = progress("auditing", channels.len());
     let sections = channels::run(&audited.subject, &channels, &|channel, step| {
         if step.is_empty() {
