@@ -1,6 +1,7 @@
 //! The list of channels, and running them.
 
 use anyhow::{Context, Result};
+use shard_protocol::Leak;
 
 use super::shape;
 use crate::alignment::{partial, procrustes, reference, structured, unsupervised};
@@ -80,6 +81,29 @@ pub const CHANNELS: &[Channel] = &[
     Channel::foil("frontier", frontier::channel),
 ];
 
+/// The channels that say what a leak is worth to a thief. docs/AUDIT.md has the same list.
+pub fn measuring(leak: Leak) -> &'static [&'static str] {
+    match leak {
+        Leak::StoredRows => &[
+            "same-key-neighbours",
+            "partial-alignment",
+            "reference-lookup",
+            "unsupervised-alignment",
+            "structured-keys",
+            "release-linkage",
+            "release-churn",
+            "membership",
+            "text-inversion",
+        ],
+        Leak::CellMembership => &["shape", "same-key-neighbours"],
+        Leak::CollectionShape => &["shape"],
+        Leak::ActiveCells | Leak::CandidateHandles => &["request-leakage"],
+        // Nothing is measured of these: sizes and times of requests, requests of one session, and
+        // prefix scores in slots are only named.
+        Leak::RequestShape | Leak::SessionLinkage | Leak::PrefixScores => &[],
+    }
+}
+
 /// The channel of a name.
 pub fn find(name: &str) -> Option<&'static Channel> {
     CHANNELS.iter().find(|channel| channel.name == name)
@@ -147,5 +171,19 @@ mod tests {
             .collect();
         let measured: Vec<&str> = CHANNELS.iter().map(|channel| channel.name).collect();
         assert_eq!(explained, measured);
+    }
+
+    /// The contract, the channels and the manual are one list.
+    #[test]
+    fn every_leak_of_the_contract_has_its_row_in_the_manual() {
+        let manual = include_str!("../../../../docs/AUDIT.md");
+        for leak in Leak::ALL {
+            let channels = measuring(leak);
+            assert!(channels.iter().all(|name| find(name).is_some()), "{}", leak.name());
+            let named: Vec<String> = channels.iter().map(|name| format!("`{name}`")).collect();
+            let named = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
+            let row = format!("| `{}` | {named} |", leak.name());
+            assert!(manual.contains(&row), "docs/AUDIT.md lacks {row}");
+        }
     }
 }
