@@ -53,6 +53,6 @@ pub use pq::{ProductQuantizer, QuantizedMetric, QuantizedRows, QuantizerError};
 pub use route::{FlatRouter, InvertedRouter, RouteError};
 pub use score::{Ranked, dot_f64, exact_scores, exact_top_k, exact_top_k_f64, top_k};
 pub use split::{Split, SplitError};
-pub use transform::{OrthogonalKey, StructuredKey, Transform};
+pub use transform::{OrthogonalKey, StructuredKey, Transform, hadamard};
 pub use tune::{SampleSource, TuneError, TuneRequest, Tuning, WidthMeasurement, tune};
 pub use vectors::{VectorError, VectorSet, check_vector};

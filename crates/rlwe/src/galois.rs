@@ -1,35 +1,36 @@
 //! Automorphisms `X -> X^g` of the ring, on evaluations and on coefficients.
 
-use std::collections::HashMap;
-
-use crate::parameters::MODULUS;
 use crate::ring::{Coefficients, Evaluations, Poly, Ring, negate};
 
-/// The automorphism `X -> X^g` for an odd `g`.
+/// The automorphism `X -> X^g` for an odd `g`, as a permutation of evaluations: the value of
+/// `f(X^g)` at `psi^e` is that of `f` at `psi^(e g)`.
 pub(crate) struct Automorphism {
-    /// `sigma(f)` at evaluation `i` is `f` at evaluation `sources[i]`.
+    /// `sigma(f)` at position `i` is `f` at position `sources[i]`.
     sources: Vec<u32>,
 }
 
 impl Automorphism {
-    /// Finds the permutation from the evaluations of `X`, which are the roots in the transform's
-    /// own order: the value of `sigma(f)` at a root is that of `f` at the root's `g`-th power.
-    pub(crate) fn new(ring: &Ring, g: usize) -> Self {
-        let n = ring.degree().coefficients();
+    /// For transforms in the order that [`Ntt`](crate::Ntt) promises: `psi^(2 rev(j) + 1)` at `j`.
+    pub(crate) fn new(n: usize, g: usize) -> Self {
         debug_assert!(g % 2 == 1 && g < 2 * n);
-        let roots = monomial(ring, 1);
-        let index: HashMap<u64, u32> = roots.values().iter().copied().zip(0..).collect();
-        let powers = roots.values().iter().map(|&root| power(root, g as u64));
-        let sources = powers
-            .map(|root| *index.get(&root).expect("an odd power of a primitive root is one"))
-            .collect();
-        Self { sources }
+        let shift = usize::BITS - n.ilog2();
+        let reverse = |place: usize| place.reverse_bits() >> shift;
+        let source = |place| reverse(((2 * reverse(place) + 1) * g % (2 * n)) / 2) as u32;
+        Self { sources: (0..n).map(source).collect() }
     }
 
-    /// `out += sigma(f)` on evaluations.
-    pub(crate) fn add_to(&self, f: &[u64], out: &mut [u64]) {
+    /// `out = sigma(f)`.
+    pub(crate) fn apply(&self, f: &[u64], out: &mut [u64]) {
         for (out, &source) in out.iter_mut().zip(&self.sources) {
-            *out = crate::ring::add(*out, f[source as usize]);
+            *out = f[source as usize];
+        }
+    }
+
+    /// `out += sigma(f)` by the addition of some modulus.
+    #[inline(always)]
+    pub(crate) fn add_to(&self, f: &[u64], out: &mut [u64], add: impl Fn(u64, u64) -> u64) {
+        for (out, &source) in out.iter_mut().zip(&self.sources) {
+            *out = add(*out, f[source as usize]);
         }
     }
 }
@@ -58,23 +59,11 @@ pub(crate) fn permute_coefficients(g: usize, f: &[u64], mut sink: impl FnMut(usi
     }
 }
 
-fn power(base: u64, mut exponent: u64) -> u64 {
-    let multiply = |a: u64, b: u64| (u128::from(a) * u128::from(b) % u128::from(MODULUS)) as u64;
-    let (mut result, mut square) = (1, base);
-    while exponent > 0 {
-        if exponent & 1 == 1 {
-            result = multiply(result, square);
-        }
-        square = multiply(square, square);
-        exponent >>= 1;
-    }
-    result
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parameters::RingDegree;
+    use crate::parameters::{MODULUS, RingDegree};
+    use crate::ring::add;
 
     #[test]
     fn permutation_of_evaluations_is_the_automorphism_on_coefficients() {
@@ -87,7 +76,7 @@ mod tests {
                 permute_coefficients(g, &f, |target, value| expected[target] = value);
                 let evaluations = ring.forward(Poly::from_values(f.clone()));
                 let mut out = Poly::<Evaluations>::zero(ring.degree());
-                Automorphism::new(&ring, g).add_to(evaluations.values(), out.values_mut());
+                Automorphism::new(n, g).add_to(evaluations.values(), out.values_mut(), add);
                 assert_eq!(ring.inverse(out).values(), &expected[..], "n = {n}, g = {g}");
             }
         }

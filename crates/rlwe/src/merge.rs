@@ -191,7 +191,7 @@ impl MergeKeys {
                 let g = galois_element(self.degree, stride);
                 Level {
                     g,
-                    automorphism: Automorphism::new(&ring, g),
+                    automorphism: Automorphism::new(self.degree.coefficients(), g),
                     shift: monomial(&ring, 1 << (stride - 1)),
                     digits: digits.by_ref().take(DIGITS).collect(),
                 }
@@ -302,7 +302,7 @@ impl PreparedMergeKeys {
             ring.multiply_accumulate(&mut shifted, keys.shift.values(), d);
             halve_sum_and_difference(e, d, &shifted);
         }
-        keys.automorphism.add_to(&d0, &mut e0);
+        keys.automorphism.add_to(&d0, &mut e0, add);
         ring.inverse_in_place(&mut d1);
         let mut digits: [Buffer; DIGITS] = std::array::from_fn(|_| ring.buffer());
         decompose(keys.g, &d1, digits.each_mut().map(|digit| &mut digit[..]));

@@ -29,6 +29,16 @@ pub enum Objective {
 }
 
 impl Objective {
+    /// Whether responses may be merged, which takes a secret that outlives the request.
+    pub fn merges(self) -> bool {
+        self != Self::Latency
+    }
+
+    /// Seconds that `seconds` of one core and a number of bytes are worth together.
+    pub fn cost(self, seconds: f64, bytes: f64) -> f64 {
+        seconds + self.seconds_per_byte() * bytes
+    }
+
     /// Seconds that a byte is worth.
     pub fn seconds_per_byte(self) -> f64 {
         match self {
@@ -58,6 +68,8 @@ pub struct Workload<'a> {
     pub keys: Option<(RingDegree, MergeSpan)>,
     /// Whether merging may be considered at all; it takes a longer-lived secret.
     pub merging: bool,
+    /// Requests that a session's keys serve, over which their upload is spread.
+    pub session_requests: u32,
 }
 
 /// What a plan is expected to cost.
@@ -77,6 +89,14 @@ pub struct Estimate {
     pub error: f64,
 }
 
+impl Estimate {
+    /// Bytes of a request, with its share of the keys.
+    pub fn travelling(&self, session_requests: u32) -> f64 {
+        (self.bytes_up + self.bytes_down) as f64
+            + self.bytes_once as f64 / f64::from(session_requests.max(1))
+    }
+}
+
 /// How a request is to be made.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
@@ -90,9 +110,6 @@ pub struct Plan {
     pub estimate: Estimate,
 }
 
-/// Requests over which the upload of keys is spread when they are not there yet.
-const SESSION_REQUESTS: f64 = 64.0;
-
 /// Most tiles that are tried beyond the fewest possible.
 const EXTRA_TILES: usize = 8;
 
@@ -101,12 +118,10 @@ const EXTRA_TILES: usize = 8;
 /// # Panics
 /// When the width is zero or above [`MAX_WIDTH`](crate::MAX_WIDTH).
 pub fn plan(workload: &Workload<'_>, objective: Objective) -> Plan {
-    let weight = objective.seconds_per_byte();
     let cost = |plan: &Plan| {
         let estimate = &plan.estimate;
-        let bytes = (estimate.bytes_up + estimate.bytes_down) as f64
-            + estimate.bytes_once as f64 / SESSION_REQUESTS;
-        estimate.server + estimate.client + weight * bytes
+        let bytes = estimate.travelling(workload.session_requests);
+        objective.cost(estimate.server + estimate.client, bytes)
     };
     // Where no plan meets the precision, the nearest to it.
     let missing = |plan: &Plan| (plan.estimate.error - workload.precision).max(0.0);
@@ -317,6 +332,7 @@ mod tests {
             precision: 2e-6,
             keys: None,
             merging,
+            session_requests: 64,
         }
     }
 

@@ -13,7 +13,7 @@ use crate::ring::{Evaluations, Poly, add, reduce_signed};
 use crate::simd::dispatch;
 
 /// Centred binomial parameter: the error is a sum of `ETA` differences of bits.
-const ETA: u32 = 21;
+pub(crate) const ETA: u32 = 21;
 
 /// Variance of one error coefficient, `ETA / 2` (a deviation of 3.24).
 pub const ERROR_VARIANCE: f64 = ETA as f64 / 2.0;

@@ -37,7 +37,7 @@ fn shape(plan: &Plan) -> ([usize; 3], bool) {
 #[test]
 fn picks_are_within_a_tenth_of_the_measured_best() {
     let record: Value = serde_json::from_str(include_str!("plans.json")).unwrap();
-    let session_requests = record["session_requests"].as_f64().unwrap();
+    let session_requests = record["session_requests"].as_f64().unwrap() as u32;
     let operands = OperandScale::for_norm(NORM);
     let mut picks = 0;
     for point in record["points"].as_array().unwrap() {
@@ -45,9 +45,7 @@ fn picks_are_within_a_tenth_of_the_measured_best() {
         let groups: Vec<usize> =
             (0..cells).map(|cell| count / cells + usize::from(cell < count % cells)).collect();
         let times = recorded(point);
-        for (objective, merging) in
-            [(Objective::Latency, false), (Objective::Balanced, true), (Objective::Bytes, true)]
-        {
+        for objective in [Objective::Latency, Objective::Balanced, Objective::Bytes] {
             let workload = Workload {
                 width,
                 groups: &groups,
@@ -55,15 +53,13 @@ fn picks_are_within_a_tenth_of_the_measured_best() {
                 bound: OperandBound::new(NORM * 2_f64.powi(operands.exponent())),
                 precision: record["precision"].as_f64().unwrap(),
                 keys: None,
-                merging,
+                merging: objective.merges(),
+                session_requests,
             };
             let cost = |plan: &Plan| {
                 let (shape, merged) = shape(plan);
                 let found = times.iter().find(|time| time.0 == shape && time.1 == merged)?;
-                let estimate = &plan.estimate;
-                let bytes = (estimate.bytes_up + estimate.bytes_down) as f64
-                    + estimate.bytes_once as f64 / session_requests;
-                Some(found.2 + objective.seconds_per_byte() * bytes)
+                Some(objective.cost(found.2, plan.estimate.travelling(session_requests)))
             };
             let picked = plan(&workload, objective);
             let own = cost(&picked).unwrap_or_else(|| panic!("not measured: {picked}"));

@@ -83,6 +83,7 @@ impl Operands {
             precision: PRECISION * bound.norm() * self.unit(),
             keys: None,
             merging: false,
+            session_requests: 1,
         };
         let plan = plan(&workload, Objective::Latency);
         let scale = ScoreScale::for_query(

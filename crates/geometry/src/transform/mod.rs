@@ -11,7 +11,7 @@ mod orthogonal;
 mod structured;
 
 pub use orthogonal::OrthogonalKey;
-pub use structured::StructuredKey;
+pub use structured::{StructuredKey, hadamard};
 
 /// A key of either kind.
 #[derive(Debug)]

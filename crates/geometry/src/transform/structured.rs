@@ -177,7 +177,7 @@ fn flip(x: &mut [f64], places: &[u32]) {
 
 /// The Walsh-Hadamard transform divided by `sqrt(p)`, which is orthogonal and its own inverse; `p` is a power of two.
 #[inline(always)]
-fn hadamard(x: &mut [f64]) {
+pub fn hadamard(x: &mut [f64]) {
     let mut half = 1;
     while half < x.len() {
         for block in x.chunks_exact_mut(2 * half) {

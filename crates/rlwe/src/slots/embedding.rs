@@ -150,7 +150,7 @@ impl Embedding {
     /// inner product instead of a transform.
     pub(super) fn decode_slot(&self, coefficients: &[f64], slot: usize, scale: f64) -> f64 {
         let order = 4 * self.slots;
-        let g = super::galois::galois_element(2 * self.slots, slot) as usize;
+        let g = super::galois::galois_element(2 * self.slots, slot);
         let mut exponent = 0;
         let mut sum = 0.0;
         for &m in coefficients {

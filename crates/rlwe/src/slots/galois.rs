@@ -1,45 +1,8 @@
-//! Automorphisms of the ring, which rotate slots.
-
-use super::modulus::Modulus;
-
-/// The automorphism `X -> X^g`, `g` odd, as a permutation of evaluations: the value of `f(X^g)`
-/// at `psi^e` is the value of `f` at `psi^(e g)`.
-pub(super) struct Automorphism {
-    sources: Vec<u32>,
-}
-
-impl Automorphism {
-    pub(super) fn new(n: usize, g: u64) -> Self {
-        let log = n.trailing_zeros();
-        let reverse = |k: u64| (k as u32).reverse_bits() >> (32 - log);
-        let order = 2 * n as u64;
-        let sources = (0..n as u64)
-            .map(|k| {
-                let exponent = (2 * u64::from(reverse(k)) + 1) * g % order;
-                reverse((exponent - 1) / 2)
-            })
-            .collect();
-        Self { sources }
-    }
-
-    /// `out = sigma(row)`.
-    pub(super) fn apply(&self, row: &[u64], out: &mut [u64]) {
-        for (out, &k) in out.iter_mut().zip(&self.sources) {
-            *out = row[k as usize];
-        }
-    }
-
-    /// `sum += sigma(row)`.
-    pub(super) fn add_permuted(&self, sum: &mut [u64], row: &[u64], q: Modulus) {
-        for (value, &k) in sum.iter_mut().zip(&self.sources) {
-            *value = q.add(*value, row[k as usize]);
-        }
-    }
-}
+//! Which automorphisms rotate slots.
 
 /// `5^step mod 2N`: the automorphism that moves slot `j + step` to slot `j`.
-pub(super) fn galois_element(n: usize, step: usize) -> u64 {
-    let order = 2 * n as u64;
+pub(super) fn galois_element(n: usize, step: usize) -> usize {
+    let order = 2 * n;
     (0..step % (n / 2)).fold(1, |g, _| g * 5 % order)
 }
 
@@ -47,7 +10,7 @@ pub(super) fn galois_element(n: usize, step: usize) -> u64 {
 mod tests {
     use super::super::parameters::SlotsParameters;
     use super::super::rns::Rns;
-    use super::*;
+    use crate::galois::Automorphism;
     use proptest::prelude::*;
 
     /// `f(X^g)` modulo `X^N + 1` on coefficients, the oracle of the permutation.
@@ -71,7 +34,7 @@ mod tests {
             let (rns, g) = (Rns::new(&SlotsParameters::toy(64, &[60, 40, 60], 40)), 2 * half + 1);
             let poly = rns.embed(&coefficients, rns.rings().iter());
             let expected = rns.embed(&substitute(&coefficients, g), rns.rings().iter());
-            let automorphism = Automorphism::new(64, g as u64);
+            let automorphism = Automorphism::new(64, g);
             for (row, wanted) in poly.rows().zip(expected.rows()) {
                 let mut permuted = vec![0; row.len()];
                 automorphism.apply(row, &mut permuted);
@@ -86,9 +49,9 @@ mod tests {
             let rns = Rns::new(&SlotsParameters::toy(n, &chain, 40));
             let mut x = vec![0_i64; n];
             x[1] = 1;
-            for g in [5, 25, 2 * n as u64 - 1] {
+            for g in [5, 25, 2 * n - 1] {
                 let poly = rns.embed(&x, rns.rings().iter());
-                let expected = rns.embed(&substitute(&x, g as usize), rns.rings().iter());
+                let expected = rns.embed(&substitute(&x, g), rns.rings().iter());
                 let automorphism = Automorphism::new(n, g);
                 for (row, wanted) in poly.rows().zip(expected.rows()) {
                     let mut permuted = vec![0; row.len()];

@@ -6,12 +6,13 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::embedding::{Embedding, EncodeBuffers};
 use super::evaluate::{SlotsCiphertext, SlotsError};
-use super::galois::{Automorphism, galois_element};
+use super::galois::galois_element;
 use super::modulus::{add_row, scale_row};
 use super::parameters::SlotsParameters;
 use super::rns::{PrimeRing, Rns, RnsPoly};
 use super::sample::{Expander, Purpose};
 use super::wire::{Reader, SlotsWireError, check_length, write_polynomial};
+use crate::galois::Automorphism;
 use crate::sample::Entropy;
 
 /// Tables that both sides share: no key material.

@@ -21,7 +21,7 @@
 //! `P(|x| > t deviations) = exp(-sqrt(2) t)`, until the sum over many slots evens it out.
 
 use super::parameters::SlotsParameters;
-use super::sample::ERROR_VARIANCE;
+use crate::sample::ERROR_VARIANCE;
 
 /// Deviations within which an error stays but for once in a billion slots, at the Laplace tail.
 pub const NOISE_DEVIATIONS: f64 = 15.0;

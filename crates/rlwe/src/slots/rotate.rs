@@ -62,9 +62,9 @@ impl ServerContext {
         rotated.scale = ciphertext.scale;
         for index in 0..level {
             let (q, sigma) = (rns.ring(index).modulus(), &key.automorphism);
-            sigma.add_permuted(rotated.c0.row_mut(index), ciphertext.c0.row(index), q);
-            sigma.add_permuted(rotated.c0.row_mut(index), scratch.sum0.row(index), q);
-            sigma.add_permuted(rotated.c1.row_mut(index), scratch.sum1.row(index), q);
+            sigma.add_to(ciphertext.c0.row(index), rotated.c0.row_mut(index), |a, b| q.add(a, b));
+            sigma.add_to(scratch.sum0.row(index), rotated.c0.row_mut(index), |a, b| q.add(a, b));
+            sigma.add_to(scratch.sum1.row(index), rotated.c1.row_mut(index), |a, b| q.add(a, b));
         }
         Ok(rotated)
     }
@@ -110,13 +110,14 @@ impl ServerContext {
             for (index, ring) in rns.extended(level).enumerate() {
                 let (c0, sum0) = (scratch.extended.row_mut(index), scratch.sum0.row_mut(index));
                 add_row(sum0, c0, ring.modulus());
-                key.automorphism.add_permuted(c0, sum0, ring.modulus());
+                let q = ring.modulus();
+                key.automorphism.add_to(sum0, c0, |a, b| q.add(a, b));
             }
             let (rows, remainder) = scratch.sum1.split_last();
             rns.divide_and_round(rows, remainder, rns.special(), &mut scratch.lifted);
             for index in 0..level {
                 let (row, q) = (scratch.sum1.row(index), rns.ring(index).modulus());
-                key.automorphism.add_permuted(ciphertext.c1.row_mut(index), row, q);
+                key.automorphism.add_to(row, ciphertext.c1.row_mut(index), |a, b| q.add(a, b));
             }
         }
         let (rows, remainder) = scratch.extended.split_last();

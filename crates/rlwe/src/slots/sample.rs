@@ -7,11 +7,7 @@ use aes::Aes256;
 use ctr::cipher::{KeyIvInit, StreamCipher};
 use zeroize::Zeroizing;
 
-/// Centred binomial parameter, as in SEAL: variance `ETA / 2`, deviation 3.24.
-const ETA: u32 = 21;
-
-/// Variance of one coefficient of a fresh error.
-pub(super) const ERROR_VARIANCE: f64 = ETA as f64 / 2.0;
+use crate::sample::ETA;
 
 /// What a stream is expanded for. The number is the first word of its counter block.
 #[derive(Clone, Copy)]
@@ -84,6 +80,7 @@ fn as_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::ERROR_VARIANCE;
 
     fn moments(values: &[i64]) -> (f64, f64) {
         let count = values.len() as f64;

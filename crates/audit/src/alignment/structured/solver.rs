@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use rand_core::Rng;
-use shard_geometry::StructuredKey;
+use shard_geometry::{StructuredKey, hadamard};
 
 use crate::alignment::estimators::{CUTOFF, Factors, Pairs, matrix};
 use crate::tools::matrix::Matrix;
@@ -13,22 +13,6 @@ const ALTERNATIONS: usize = 400;
 
 /// Rounds of the key in use.
 pub(super) const ROUNDS: usize = 3;
-
-/// The Walsh-Hadamard transform of a power of two of numbers, divided by the root of their number.
-fn hadamard(x: &mut [f64]) {
-    let mut half = 1;
-    while half < x.len() {
-        for block in x.chunks_exact_mut(2 * half) {
-            let (low, high) = block.split_at_mut(half);
-            for (low, high) in low.iter_mut().zip(high) {
-                (*low, *high) = (*low + *high, *low - *high);
-            }
-        }
-        half *= 2;
-    }
-    let scale = 1.0 / (x.len() as f64).sqrt();
-    x.iter_mut().for_each(|x| *x *= scale);
-}
 
 /// Turns rows under a fresh key of so many rounds; three are the key in use.
 pub(super) fn turned(residuals: &Matrix, rounds: usize, rng: &mut impl Rng) -> Matrix {

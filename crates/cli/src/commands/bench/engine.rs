@@ -211,6 +211,7 @@ fn planning(repeats: usize) -> Result<f64> {
         precision: 2e-6,
         keys: None,
         merging: true,
+        session_requests: 64,
     };
     Ok(least(repeats, || plan(&workload, Objective::Balanced)))
 }

@@ -18,43 +18,24 @@ use super::exercise::Exercise;
 use crate::output::{Output, progress, table};
 
 /// Requests over which keys are spread.
-const SESSION_REQUESTS: f64 = 64.0;
+const SESSION_REQUESTS: u32 = 64;
 
 /// Error a score may have.
 const PRECISION: f64 = 2e-6;
 
-/// An objective, what a byte costs under it in seconds, and up to how many times the best
-/// estimate plans are measured.
+/// An objective, and up to how many times the best estimate plans are measured.
 struct Goal {
     name: &'static str,
     objective: Objective,
-    seconds_per_byte: f64,
     within: f64,
-}
-
-impl Goal {
-    /// Whether a search with this objective may merge responses.
-    fn merges(&self) -> bool {
-        self.objective != Objective::Latency
-    }
 }
 
 /// Links of 10 Gbit/s, with nothing merged, and of 100 Mbit/s; and bytes that outweigh any
 /// computing. Bytes are known beforehand, so there only near ties need measuring.
 const GOALS: [Goal; 3] = [
-    Goal {
-        name: "latency",
-        objective: Objective::Latency,
-        seconds_per_byte: 8.0 / 10e9,
-        within: 3.0,
-    },
-    Goal {
-        name: "balanced",
-        objective: Objective::Balanced,
-        seconds_per_byte: 8.0 / 100e6,
-        within: 3.0,
-    },
-    Goal { name: "bytes", objective: Objective::Bytes, seconds_per_byte: 1e-3, within: 1.1 },
+    Goal { name: "latency", objective: Objective::Latency, within: 3.0 },
+    Goal { name: "balanced", objective: Objective::Balanced, within: 3.0 },
+    Goal { name: "bytes", objective: Objective::Bytes, within: 1.1 },
 ];
 
 /// A plan with what it took.
@@ -65,19 +46,15 @@ struct Measured {
 }
 
 impl Measured {
-    fn cost(&self, seconds_per_byte: f64) -> f64 {
-        self.server + self.client + seconds_per_byte * travelling(&self.plan)
+    fn cost(&self, objective: Objective) -> f64 {
+        let bytes = self.plan.estimate.travelling(SESSION_REQUESTS);
+        objective.cost(self.server + self.client, bytes)
     }
 }
 
-/// Bytes that a request moves, with its share of the keys.
-fn travelling(plan: &Plan) -> f64 {
+fn estimated(plan: &Plan, objective: Objective) -> f64 {
     let estimate = &plan.estimate;
-    (estimate.bytes_up + estimate.bytes_down) as f64 + estimate.bytes_once as f64 / SESSION_REQUESTS
-}
-
-fn estimated(plan: &Plan, seconds_per_byte: f64) -> f64 {
-    plan.estimate.server + plan.estimate.client + seconds_per_byte * travelling(plan)
+    objective.cost(estimate.server + estimate.client, estimate.travelling(SESSION_REQUESTS))
 }
 
 /// One workload of the grid.
@@ -117,7 +94,7 @@ pub fn run(arguments: &Plans, output: &Output<'_>) -> Result<()> {
     output.result(&json!({
         "precision": PRECISION,
         "session_requests": SESSION_REQUESTS,
-        "seconds_per_byte": GOALS.map(|goal| json!([goal.name, goal.seconds_per_byte])),
+        "seconds_per_byte": GOALS.map(|goal| json!([goal.name, goal.objective.seconds_per_byte()])),
         "columns": ["ring_degree", "tiles", "blocks", "merged", "server_us", "client_us"],
         "points": points.iter().zip(&picks).map(|(p, picks)| p.json(picks)).collect::<Vec<_>>(),
     }))
@@ -145,19 +122,19 @@ impl Point {
     fn picks(&self) -> Result<Vec<Pick>> {
         let exercise = Exercise::new(self.width, self.candidates, self.cells)?;
         let pick = |goal: &Goal| {
-            let (merging, weight) = (goal.merges(), goal.seconds_per_byte);
+            let (merging, objective) = (goal.objective.merges(), goal.objective);
             let picked = plan(&workload(&exercise, merging), goal.objective);
             let allowed = || {
                 let measured = self.measured.iter().enumerate();
                 measured.filter(move |(_, m)| merging || m.plan.span.is_none())
             };
-            let cost = |at: usize| self.measured[at].cost(weight);
+            let cost = |at: usize| self.measured[at].cost(objective);
             let picked = allowed()
                 .find(|(_, measured)| measured.plan.layout == picked.layout)
                 .expect("what has the least estimate is measured")
                 .0;
             let best = allowed()
-                .min_by(|a, b| a.1.cost(weight).total_cmp(&b.1.cost(weight)))
+                .min_by(|a, b| a.1.cost(objective).total_cmp(&b.1.cost(objective)))
                 .expect("at least one plan is measured")
                 .0;
             Pick { objective: goal.name, picked, best, ratio: cost(picked) / cost(best) }
@@ -213,6 +190,7 @@ fn workload(exercise: &Exercise, merging: bool) -> Workload<'_> {
         precision: PRECISION,
         keys: None,
         merging,
+        session_requests: SESSION_REQUESTS,
     }
 }
 
@@ -221,10 +199,11 @@ fn worth_measuring(workload: &Workload<'_>) -> Vec<Plan> {
     let plans = candidates(workload);
     let near = |plan: &Plan| {
         GOALS.iter().any(|goal| {
-            let weight = goal.seconds_per_byte;
-            let rivals = plans.iter().filter(|rival| goal.merges() || rival.span.is_none());
-            let best = rivals.map(|rival| estimated(rival, weight)).fold(f64::INFINITY, f64::min);
-            (goal.merges() || plan.span.is_none()) && estimated(plan, weight) <= goal.within * best
+            let (merging, objective) = (goal.objective.merges(), goal.objective);
+            let rivals = plans.iter().filter(|rival| merging || rival.span.is_none());
+            let best =
+                rivals.map(|rival| estimated(rival, objective)).fold(f64::INFINITY, f64::min);
+            (merging || plan.span.is_none()) && estimated(plan, objective) <= goal.within * best
         })
     };
     plans.iter().filter(|plan| near(plan)).cloned().collect()

@@ -1,0 +1,67 @@
+//! What a search gives back, and what it cost.
+
+use std::time::Duration;
+
+use shard_geometry::Ranked;
+use shard_rlwe::Plan;
+
+/// Wall time of each phase.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Timings {
+    /// Finding the shortlist.
+    pub route: Duration,
+    /// Turning the query by the key of every active cell.
+    pub turn: Duration,
+    /// Planning, scaling, encrypting and encoding.
+    pub encrypt: Duration,
+    /// From handing the request over to holding the answer.
+    pub server: Duration,
+    /// Decoding, opening, checking and ranking.
+    pub open: Duration,
+}
+
+impl Timings {
+    /// The whole search.
+    pub fn total(&self) -> Duration {
+        self.route + self.turn + self.encrypt + self.server + self.open
+    }
+}
+
+/// What a search cost and what the server saw of it.
+#[derive(Clone, Debug)]
+pub struct Cost {
+    /// Bytes sent.
+    pub bytes_up: usize,
+    /// Bytes received.
+    pub bytes_down: usize,
+    /// Bytes of session keys that this search had to send first.
+    pub bytes_once: usize,
+    /// Documents scored.
+    pub candidates: usize,
+    /// Control scores checked.
+    pub canaries: usize,
+    /// Cells they lie in.
+    pub active_cells: usize,
+    /// Ciphertexts sent.
+    pub query_ciphertexts: usize,
+    /// Ciphertexts received.
+    pub response_ciphertexts: usize,
+    /// How the request was made, in the coefficient layout.
+    pub plan: Option<Plan>,
+    /// Wall time by phase.
+    pub timings: Timings,
+}
+
+/// The answer to a query.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Best documents first: the inner product of the query with the original vector, rounded
+    /// to [`precision`](Self::precision); ties in order of ingestion.
+    pub hits: Vec<Ranked>,
+    /// The grid scores are rounded to. Finer digits would be noise that depends on the key.
+    pub precision: f64,
+    /// Bound on the error of a score before rounding (six deviations of the noise model).
+    pub error_bound: f64,
+    /// Costs.
+    pub cost: Cost,
+}

@@ -1,0 +1,246 @@
+//! A query's journey: route, turn, plan, encrypt, ask, open, check, rank.
+
+mod answer;
+mod options;
+mod rank;
+mod turn;
+
+use std::time::{Duration, Instant};
+
+use shard_protocol::{Candidates, Leak, Limits, declassify};
+use shard_rlwe::slots::{SlotsLayout, SlotsNoise};
+use shard_rlwe::{OPERAND_BITS, Plan, ScoreScale, Workload, plan};
+
+pub use self::answer::{Answer, Cost, Timings};
+pub use self::options::{LayoutChoice, SearchOptions};
+use self::rank::grid;
+use self::turn::{ActiveCell, Member, Turned};
+use crate::collection::Collection;
+use crate::error::ClientError;
+use crate::session::{Outgoing, Sessions};
+use crate::slots::{SlotsOutgoing, SlotsSessions};
+use crate::transport::Transport;
+
+/// Searches through one server. Holds what outlives a request: the secrets of open sessions.
+pub struct Searcher<T> {
+    transport: T,
+    limits: Limits,
+    sessions: Sessions,
+    slots_sessions: SlotsSessions,
+}
+
+/// Scores of all candidates and what they cost.
+struct Scored {
+    /// Of the residual, or of the whole vector when `with_prefix`.
+    scores: Vec<f64>,
+    with_prefix: bool,
+    error_bound: f64,
+    plan: Option<Plan>,
+    query_ciphertexts: usize,
+    response_ciphertexts: usize,
+    bytes_up: usize,
+    bytes_down: usize,
+    bytes_once: usize,
+    encrypt: Duration,
+    server: Duration,
+    open: Duration,
+}
+
+impl<T: Transport> Searcher<T> {
+    /// A searcher without an open session.
+    pub fn new(transport: T) -> Self {
+        Self {
+            transport,
+            limits: Limits::default(),
+            sessions: Sessions::default(),
+            slots_sessions: SlotsSessions::default(),
+        }
+    }
+
+    /// The server it searches through.
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+
+    /// Searches a collection; the server sees neither the query nor the scores.
+    pub fn search(
+        &self,
+        collection: &Collection,
+        query: &[f32],
+        options: &SearchOptions,
+    ) -> Result<Answer, ClientError> {
+        let turned = collection.turn(query, options, options.canaries)?;
+        let handles = |cell: &ActiveCell| cell.members.iter().map(|(handle, _)| *handle).collect();
+        let tags = turned.cells.iter().map(|cell| cell.tag).collect();
+        let named = Candidates::new(
+            declassify(tags, Leak::ActiveCells),
+            declassify(turned.cells.iter().map(handles).collect(), Leak::CandidateHandles),
+        )?;
+        let scored = match &options.layout {
+            LayoutChoice::Coefficients => self.score(collection, &turned, &named, options)?,
+            LayoutChoice::Slots { parameters, cells } => {
+                let width = collection.model().split().private();
+                let layout = SlotsLayout::new(parameters.clone(), width, *cells)?;
+                self.score_in_slots(collection, &turned, &named, &layout, options)?
+            }
+        };
+
+        let start = Instant::now();
+        let error_bound = scored.error_bound + collection.prefix_rounding(&turned.prefix);
+        let precision = grid(error_bound);
+        let hits =
+            collection.rank(&turned, &scored.scores, scored.with_prefix, precision, options.top);
+        let ranked = start.elapsed();
+
+        let canaries = turned.members().filter(|m| matches!(m, Member::Canary(_))).count();
+        Ok(Answer {
+            hits,
+            precision,
+            error_bound,
+            cost: Cost {
+                bytes_up: scored.bytes_up,
+                bytes_down: scored.bytes_down,
+                bytes_once: scored.bytes_once,
+                candidates: scored.scores.len() - canaries,
+                canaries,
+                active_cells: turned.cells.len(),
+                query_ciphertexts: scored.query_ciphertexts,
+                response_ciphertexts: scored.response_ciphertexts,
+                plan: scored.plan,
+                timings: Timings {
+                    route: turned.route,
+                    turn: turned.turn,
+                    encrypt: scored.encrypt,
+                    server: scored.server,
+                    open: scored.open + ranked,
+                },
+            },
+        })
+    }
+
+    /// Scores in coefficients, as planned.
+    fn score(
+        &self,
+        collection: &Collection,
+        turned: &Turned,
+        named: &Candidates,
+        options: &SearchOptions,
+    ) -> Result<Scored, ClientError> {
+        let start = Instant::now();
+        let model = collection.model();
+        let groups: Vec<usize> = turned.cells.iter().map(|cell| cell.members.len()).collect();
+        let width = model.split().private();
+        let plan = plan(
+            &Workload {
+                width,
+                groups: &groups,
+                operands: model.operand_scale(),
+                bound: turned.bound,
+                precision: options.precision * turned.longest,
+                keys: self.sessions.held(),
+                merging: options.objective.merges(),
+                session_requests: options.session_requests,
+            },
+            options.objective,
+        );
+        let scale = ScoreScale::for_query(
+            &plan.parameters,
+            &plan.layout,
+            // Every cell turns the same residual, so all have the norm of the first.
+            &turned.queries[..width],
+            model.operand_scale(),
+            turned.bound,
+            groups.iter().sum(),
+        );
+        let encoded = plan.layout.encode_queries(&turned.queries, scale.query());
+        let planned = start.elapsed();
+        let scores = |opened: &[i64]| -> Vec<f64> {
+            opened.iter().map(|&value| scale.to_score(value)).collect()
+        };
+        let verify = |opened: &[i64]| {
+            collection.check_canaries(turned, &scores(opened), false, scale.error_bound())
+        };
+        let exchanged = self.sessions.exchange(
+            &self.transport,
+            &Outgoing {
+                epoch: model.epoch(),
+                plan: &plan,
+                query: &encoded,
+                candidates: named,
+                limits: &self.limits,
+                session_requests: options.session_requests,
+                verify: &verify,
+            },
+        )?;
+        Ok(Scored {
+            scores: scores(&exchanged.opened),
+            with_prefix: false,
+            error_bound: scale.error_bound(),
+            query_ciphertexts: plan.layout.ciphertexts(turned.cells.len()),
+            plan: Some(plan),
+            response_ciphertexts: exchanged.responses,
+            bytes_up: exchanged.bytes_up,
+            bytes_down: exchanged.bytes_down,
+            bytes_once: exchanged.bytes_once,
+            encrypt: planned + exchanged.encrypt,
+            server: exchanged.server,
+            open: exchanged.open,
+        })
+    }
+
+    /// Scores in slots, the prefix part added under encryption. The server counts rows in units
+    /// of `2^(OPERAND_BITS - k)`, so everything here is divided by that.
+    fn score_in_slots(
+        &self,
+        collection: &Collection,
+        turned: &Turned,
+        named: &Candidates,
+        layout: &SlotsLayout,
+        options: &SearchOptions,
+    ) -> Result<Scored, ClientError> {
+        let model = collection.model();
+        let unit = 2_f64.powi(OPERAND_BITS - model.operand_scale().exponent());
+        let sizes = turned.cells.iter().map(|cell| cell.members.len());
+        let cells: Vec<usize> =
+            sizes.enumerate().flat_map(|(at, size)| std::iter::repeat_n(at, size)).collect();
+        let prefix_scores: Vec<f64> =
+            turned.prefix_scores.iter().map(|prefix| prefix / unit).collect();
+        let query = &turned.queries[..layout.width()];
+        let query_norm = query.iter().map(|t| t * t).sum::<f64>().sqrt();
+        let operand_norm = turned.bound.norm() * 2_f64.powi(-OPERAND_BITS);
+        let noise = SlotsNoise::new(layout.parameters());
+        let error_bound = unit * noise.error_bound(query_norm, operand_norm, layout.span());
+        let scores =
+            |opened: &[f64]| -> Vec<f64> { opened.iter().map(|score| score * unit).collect() };
+        let verify =
+            |opened: &[f64]| collection.check_canaries(turned, &scores(opened), true, error_bound);
+        let exchanged = self.slots_sessions.exchange(
+            &self.transport,
+            &SlotsOutgoing {
+                epoch: model.epoch(),
+                layout,
+                queries: &turned.queries,
+                candidates: named,
+                cells: &cells,
+                prefix_scores: &prefix_scores,
+                limits: &self.limits,
+                session_requests: options.session_requests,
+                verify: &verify,
+            },
+        )?;
+        Ok(Scored {
+            scores: scores(&exchanged.opened),
+            with_prefix: true,
+            error_bound,
+            plan: None,
+            query_ciphertexts: layout.query_ciphertexts(turned.cells.len()),
+            response_ciphertexts: exchanged.responses,
+            bytes_up: exchanged.bytes_up,
+            bytes_down: exchanged.bytes_down,
+            bytes_once: exchanged.bytes_once,
+            encrypt: exchanged.encrypt,
+            server: exchanged.server,
+            open: exchanged.open,
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! The second half of the journey: checking what came back, and putting it in order.
+
+use shard_geometry::{Ranked, top_k};
+use shard_protocol::RowBatch;
+
+use super::options::SearchOptions;
+use super::turn::{Member, Turned};
+use crate::collection::Collection;
+use crate::error::ClientError;
+
+impl Collection {
+    /// The same search without encryption, on the rows the server would hold: what the
+    /// encrypted one is compared with.
+    pub fn search_in_the_clear(
+        &self,
+        release: &RowBatch,
+        query: &[f32],
+        options: &SearchOptions,
+    ) -> Result<Vec<Ranked>, ClientError> {
+        let turned = self.turn(query, options, 0)?;
+        let width = self.model().split().private();
+        let unit = 2_f64.powi(-self.model().operand_scale().exponent());
+        let mut scores = Vec::new();
+        for (cell, query) in turned.cells.iter().zip(turned.queries.chunks_exact(width)) {
+            for (handle, _) in &cell.members {
+                let at = release
+                    .rows()
+                    .binary_search_by_key(handle, |row| row.handle)
+                    .map_err(|_| ClientError::MissingRow(*handle))?;
+                let stored = &release.rows()[at].coordinates;
+                let product: f64 = query.iter().zip(stored).map(|(t, z)| t * f64::from(*z)).sum();
+                scores.push(product * unit);
+            }
+        }
+        Ok(self.rank(&turned, &scores, false, 0.0, options.top))
+    }
+
+    /// Holds the scores of canaries against what they must be.
+    pub(super) fn check_canaries(
+        &self,
+        turned: &Turned,
+        scores: &[f64],
+        with_prefix: bool,
+        error_bound: f64,
+    ) -> Result<(), ClientError> {
+        let width = self.model().split().private();
+        let queries = turned.queries.chunks_exact(width);
+        let expected = turned.cells.iter().zip(queries).flat_map(|(cell, query)| {
+            cell.members.iter().map(move |(_, member)| match member {
+                Member::Document(_) => None,
+                Member::Canary(number) => {
+                    let canary = &self.index().canaries()[*number as usize];
+                    Some(canary.score(self.model(), query))
+                }
+            })
+        });
+        let mut checked = 0;
+        let mut wrong = 0;
+        for ((score, expected), prefix) in scores.iter().zip(expected).zip(&*turned.prefix_scores) {
+            let Some(expected) = expected else { continue };
+            let expected = expected + if with_prefix { *prefix } else { 0.0 };
+            checked += 1;
+            // A third beyond the stated bound (eight deviations in coefficients): an honest
+            // server trips this once in 10^14 scores. Written so that a NaN trips it too.
+            let near = (score - expected).abs() <= error_bound * 4.0 / 3.0;
+            wrong += usize::from(!near);
+        }
+        if wrong > 0 { Err(ClientError::FalseAnswer { wrong, checked }) } else { Ok(()) }
+    }
+
+    /// `<u_q, u_i> + <r_q, r_i> + q . mu = q . x_i`, rounded to the grid, best first.
+    pub(super) fn rank(
+        &self,
+        turned: &Turned,
+        scores: &[f64],
+        with_prefix: bool,
+        grid: f64,
+        top: usize,
+    ) -> Vec<Ranked> {
+        let prefixes = turned.prefix_scores.iter();
+        let scored =
+            turned.members().zip(scores).zip(prefixes).filter_map(|((member, score), prefix)| {
+                let Member::Document(row) = member else { return None };
+                let prefix = if with_prefix { 0.0 } else { *prefix };
+                let score = prefix + score + turned.offset;
+                Some((row, if grid > 0.0 { (score / grid).round() * grid } else { score }))
+            });
+        top_k(scored, top)
+    }
+
+    /// Stored prefixes are single precision: half a unit in the last place of each coordinate.
+    pub(super) fn prefix_rounding(&self, prefix: &[f64]) -> f64 {
+        let norm = prefix.iter().map(|u| u * u).sum::<f64>().sqrt();
+        norm * self.index().longest_prefix() * f64::from(f32::EPSILON) / 2.0
+    }
+}
+
+/// The smallest power of two that is at least the error.
+pub(super) fn grid(error: f64) -> f64 {
+    if error > 0.0 { 2_f64.powi(error.log2().ceil() as i32) } else { 0.0 }
+}
