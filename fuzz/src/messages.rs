@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use shard_protocol::{
-    Candidates, CellTag, Disclosed, Epoch, Leak, Limits, OpenSession, OpenSlotsSession,
-    RerankRequest, Row, RowBatch, RowHandle, SessionId, SlotsRequest, declassify,
+    Candidates, CellTag, CollectionName, Disclosed, Epoch, Leak, Limits, OpenSession,
+    OpenSlotsSession, RerankRequest, Row, RowBatch, RowHandle, SessionId, SlotsRequest, declassify,
 };
 use shard_rlwe::slots::{SlotsClient, SlotsLayout, SlotsParameters};
 use shard_rlwe::{
@@ -48,7 +48,7 @@ pub fn rows() -> RowBatch {
 /// A server that holds [`rows`].
 pub fn server() -> Server {
     let server = Server::new(Arc::new(MemoryRows::new()), limits());
-    server.publish(rows()).expect("an empty engine takes any batch");
+    server.hold(&CollectionName::default(), rows()).expect("an empty engine takes any batch");
     server
 }
 

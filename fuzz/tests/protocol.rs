@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 use bolero::check;
 use shard_fuzz::{SCRIPT_BYTES, damage, messages};
 use shard_protocol::{
-    MessageKind, OpenSession, OpenSlotsSession, Refusal, RefusalCode, RerankRequest,
-    RerankResponse, RowBatch, SlotsRequest, SlotsResponse, message_kind,
+    CollectionName, MessageKind, OpenSession, OpenSlotsSession, Refusal, RefusalCode,
+    RerankRequest, RerankResponse, RowBatch, SlotsRequest, SlotsResponse, message_kind,
 };
 use shard_rlwe::slots::SlotsClient;
 use shard_server::Server;
@@ -20,7 +20,7 @@ const SLOTS_ITERATIONS: usize = 100;
 /// Serves a message. Whatever it is, the answer is one that clients know; a response fits the
 /// request and decodes.
 fn serve(server: &Server, message: &[u8]) {
-    let answer = server.handle(message);
+    let answer = server.handle(&CollectionName::default(), message);
     let limits = messages::limits();
     match message_kind(&answer).expect("servers answer with messages") {
         MessageKind::Accepted => assert_eq!(answer, MessageKind::Accepted.bare()),
@@ -80,7 +80,9 @@ fn decode_as_everything(bytes: &[u8]) {
 /// Targets that start from a message which is refused anyway would find nothing.
 #[test]
 fn sound_messages_are_accepted_and_scored() {
-    let kind_of = |server: &Server, message: &[u8]| message_kind(&server.handle(message));
+    let kind_of = |server: &Server, message: &[u8]| {
+        message_kind(&server.handle(&CollectionName::default(), message))
+    };
     let server = messages::server();
     assert_eq!(kind_of(&server, &messages::rows().encode()), Ok(MessageKind::Accepted));
     let request = messages::request().0.encode();
@@ -171,7 +173,7 @@ fn refusals() {
 #[test]
 fn rerank_responses() {
     let (request, key) = messages::request();
-    let sound = messages::server().handle(&request.encode());
+    let sound = messages::server().handle(&CollectionName::default(), &request.encode());
     let limits = messages::limits();
     let (parameters, layout) = (request.parameters(), request.layout());
     let rows = request.candidates().rows();
@@ -192,8 +194,14 @@ fn slots_sessions_and_requests() {
         let (session, request, _) = messages::slots_session();
         let (session, request) = (session.encode(), request.encode());
         let server = messages::server();
-        assert_eq!(message_kind(&server.handle(&session)), Ok(MessageKind::Accepted));
-        assert_eq!(message_kind(&server.handle(&request)), Ok(MessageKind::SlotsResponse));
+        assert_eq!(
+            message_kind(&server.handle(&CollectionName::default(), &session)),
+            Ok(MessageKind::Accepted)
+        );
+        assert_eq!(
+            message_kind(&server.handle(&CollectionName::default(), &request)),
+            Ok(MessageKind::SlotsResponse)
+        );
         (server, session, request)
     });
     LazyLock::force(&SESSION);
@@ -216,8 +224,12 @@ fn slots_responses() {
     static ANSWER: LazyLock<(SlotsClient, usize, Vec<u8>)> = LazyLock::new(|| {
         let (session, request, client) = messages::slots_session();
         let server = messages::server();
-        server.handle(&session.encode());
-        (client, request.candidates().rows(), server.handle(&request.encode()))
+        server.handle(&CollectionName::default(), &session.encode());
+        (
+            client,
+            request.candidates().rows(),
+            server.handle(&CollectionName::default(), &request.encode()),
+        )
     });
     LazyLock::force(&ANSWER);
     check!().with_iterations(SLOTS_ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use shard_client::{ClientError, Transport, release, vault::Vault};
-use shard_protocol::{Epoch, Limits, RowBatch};
+use shard_protocol::{CollectionName, Epoch, Limits, RowBatch};
 use shard_server::Server;
 use shard_store::{EpochStatistics, MemoryRows};
 
@@ -23,13 +23,17 @@ impl Embedded {
     pub fn serving(rows: RowBatch) -> Self {
         let epoch = rows.epoch();
         let server = Server::new(Arc::new(MemoryRows::new()), Limits::default());
-        server.publish(rows).expect("an empty engine takes rows of any width");
+        server
+            .hold(&CollectionName::default(), rows)
+            .expect("an empty engine takes rows of any width");
         Self { server, epoch }
     }
 
     /// What it holds.
     pub fn statistics(&self) -> EpochStatistics {
-        self.server.statistics(self.epoch).expect("the epoch was published when it was opened")
+        self.server
+            .statistics(&CollectionName::default(), self.epoch)
+            .expect("the epoch was published when it was opened")
     }
 }
 
@@ -38,6 +42,6 @@ impl Transport for Embedded {
         &self,
         message: Vec<u8>,
     ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(self.server.handle(&message))
+        Ok(self.server.handle(&CollectionName::default(), &message))
     }
 }

@@ -18,7 +18,9 @@ use shard_client::{
     Transport, create_vault, ingest, release,
 };
 use shard_geometry::VectorSet;
-use shard_protocol::{Limits, MessageKind, RerankRequest, RerankResponse, RowHandle, message_kind};
+use shard_protocol::{
+    CollectionName, Limits, MessageKind, RerankRequest, RerankResponse, RowHandle, message_kind,
+};
 use shard_rlwe::{Objective, Response};
 use shard_server::Server;
 use shard_store::MemoryRows;
@@ -54,9 +56,9 @@ impl Transport for Cheater {
             MessageKind::RerankRequest => Ok(self.forge(&message)),
             MessageKind::OpenSession => {
                 *self.sessions.lock().unwrap() += 1;
-                Ok(self.server.handle(&message))
+                Ok(self.server.handle(&CollectionName::default(), &message))
             }
-            _ => Ok(self.server.handle(&message)),
+            _ => Ok(self.server.handle(&CollectionName::default(), &message)),
         }
     }
 }
@@ -134,7 +136,7 @@ fn world() -> World {
     let given = Documents { ids: &ids, vectors: &documents, sample_queries: None };
     ingest(&mut vault, &given, &|_| (), &mut rng).unwrap();
     let server = Server::new(Arc::new(MemoryRows::new()), Limits::default());
-    server.publish(release(&vault).unwrap()).unwrap();
+    server.hold(&CollectionName::default(), release(&vault).unwrap()).unwrap();
     let cheater = Cheater {
         server,
         forgery: Mutex::default(),

@@ -11,7 +11,7 @@ use shard_client::{
     Settings, TransformKind, Transport, create_vault, ingest, release, stored_vectors,
 };
 use shard_geometry::{VectorSet, dot_f64, exact_top_k};
-use shard_protocol::{Leak, Limits, RefusalCode, Row, RowBatch, declassify};
+use shard_protocol::{CollectionName, Leak, Limits, RefusalCode, Row, RowBatch, declassify};
 use shard_rlwe::Objective;
 use shard_rlwe::slots::SlotsParameters;
 use shard_server::Server;
@@ -26,7 +26,7 @@ impl Transport for Embedded {
         &self,
         message: Vec<u8>,
     ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(self.0.handle(&message))
+        Ok(self.0.handle(&CollectionName::default(), &message))
     }
 }
 
@@ -69,7 +69,7 @@ fn world(settings: &Settings, documents: VectorSet) -> World {
 
 fn searcher(vault: &Vault) -> Searcher<Embedded> {
     let server = Server::new(Arc::new(MemoryRows::new()), Limits::default());
-    server.publish(release(vault).unwrap()).unwrap();
+    server.hold(&CollectionName::default(), release(vault).unwrap()).unwrap();
     Searcher::new(Embedded(server))
 }
 
@@ -387,7 +387,7 @@ fn a_server_that_lost_a_row_or_the_epoch_says_so_in_words() {
     rows.truncate(3);
     let width = rows[0].coordinates.len();
     let partial = Server::new(Arc::new(MemoryRows::new()), Limits::default());
-    partial.publish(batch(&collection, width, rows)).unwrap();
+    partial.hold(&CollectionName::default(), batch(&collection, width, rows)).unwrap();
     let searcher = Searcher::new(Embedded(partial));
     let error = searcher.search(&collection, query.row(0), &options()).unwrap_err();
     let ClientError::Refused(refusal) = error else { panic!("{error}") };

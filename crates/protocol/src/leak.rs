@@ -20,11 +20,13 @@ pub enum Leak {
     SessionLinkage,
     /// The prefix part of every candidate's score, which the slot layout adds under encryption.
     PrefixScores,
+    /// Sealed bytes that the server keeps for the owner: their names, lengths and times.
+    SealedBlobs,
 }
 
 impl Leak {
     /// Every leak, in the order of the contract.
-    pub const ALL: [Leak; 8] = [
+    pub const ALL: [Leak; 9] = [
         Leak::StoredRows,
         Leak::CellMembership,
         Leak::CollectionShape,
@@ -33,6 +35,7 @@ impl Leak {
         Leak::RequestShape,
         Leak::SessionLinkage,
         Leak::PrefixScores,
+        Leak::SealedBlobs,
     ];
 
     /// The name that the contract, the demo and the audit use.
@@ -46,6 +49,7 @@ impl Leak {
             Leak::RequestShape => "request-shape",
             Leak::SessionLinkage => "session-linkage",
             Leak::PrefixScores => "prefix-scores",
+            Leak::SealedBlobs => "sealed-blobs",
         }
     }
 
@@ -64,6 +68,7 @@ impl Leak {
                 "which requests belong to one session (only with merging or slots)"
             }
             Leak::PrefixScores => "the prefix part of each score (only with slots)",
+            Leak::SealedBlobs => "names, lengths and times of sealed backups (only where kept)",
         }
     }
 }

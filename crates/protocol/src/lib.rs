@@ -8,21 +8,22 @@
 //!   belongs to. `docs/LEAKAGE.md` is the same list in words; a test holds the two together.
 //! * [`CellTag`], [`RowHandle`], [`Epoch`]: the only names the server knows. Tags and handles
 //!   are keyed pseudorandom words, fresh in every epoch.
-//! * [`RowBatch`], [`OpenSession`], [`RerankRequest`], [`RerankResponse`], [`Refusal`]: the messages. Each has
-//!   one canonical encoding; decoding checks every length against a limit *before* it allocates
-//!   and refuses anything that is not canonical.
+//! * [`MessageKind`] lists the messages. Each has one canonical encoding; decoding checks every
+//!   length against a limit *before* it allocates and refuses anything that is not canonical.
 //!
 //! # Map
 //!
 //! `leak` (trust boundary) · `names` (tags, handles, epochs) · `wire` (reader, header, limits) ·
-//! `rows`, `session`, `rerank`, `slots`, `refusal` (messages).
+//! `rows`, `publish`, `session`, `rerank`, `slots`, `blobs`, `refusal` (messages).
 //!
 //! # Non-goals
 //!
 //! No network, no storage, no keys.
 
+mod blobs;
 mod leak;
 mod names;
+mod publish;
 mod refusal;
 mod rerank;
 mod rows;
@@ -32,11 +33,17 @@ mod slots;
 mod tests;
 mod wire;
 
+pub use blobs::{Blob, BlobList, DeleteBlob, FetchBlob, PutBlob};
 pub use leak::{Disclosed, Leak, declassify};
-pub use names::{CellTag, Epoch, RowHandle};
+pub use names::{
+    BlobName, CellTag, CollectionName, ContentTag, Epoch, NameError, Revision, RowHandle,
+};
+pub use publish::{
+    ActivateEpoch, CollectionState, DeleteRows, EpochState, ListTags, PublishRows, RowTags,
+};
 pub use refusal::{Refusal, RefusalCode};
 pub use rerank::{CandidateError, Candidates, RerankRequest, RerankResponse};
 pub use rows::{Row, RowBatch};
 pub use session::{OpenSession, SessionId};
 pub use slots::{OpenSlotsSession, SlotsRequest, SlotsResponse};
-pub use wire::{DecodeError, Limits, MessageKind, WIRE_VERSION, message_kind};
+pub use wire::{Access, DecodeError, Limits, MessageKind, WIRE_VERSION, message_kind};

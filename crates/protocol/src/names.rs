@@ -1,11 +1,12 @@
 //! Names the server knows things by.
 
 use std::fmt;
+use std::str::FromStr;
 
 macro_rules! word {
     ($(#[$doc:meta])* $name:ident, $format:literal) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
         pub struct $name(pub u64);
 
         impl fmt::Display for $name {
@@ -29,3 +30,82 @@ word!(
     /// A generation of keys, tags and handles. Nothing of one epoch names anything of another.
     Epoch, "{}"
 );
+word!(
+    /// How far a vault has come: it grows with every change, and a server that has seen a later
+    /// one refuses to go back.
+    Revision, "{}"
+);
+
+/// A row's content under a key of its epoch, which only the owner has: equal tags mean equal rows
+/// within an epoch, and nothing across epochs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ContentTag(pub [u8; 16]);
+
+/// Why a text is not a name.
+#[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]
+#[error(
+    "{name:?} is not a name: 1 to {most} of a-z, 0-9, '-', '_' and '.', the first a letter or digit"
+)]
+pub struct NameError {
+    name: String,
+    most: usize,
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $most:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The longest name, in bytes.
+            pub const MAX_BYTES: usize = $most;
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NameError;
+
+            fn from_str(text: &str) -> Result<Self, NameError> {
+                if is_name(text, $most) {
+                    return Ok(Self(text.to_owned()));
+                }
+                // Neither an endless text nor control characters belong into an error.
+                let shown = text.chars().take($most + 1).flat_map(char::escape_default);
+                Err(NameError { name: shown.collect(), most: $most })
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+fn is_name(text: &str, most: usize) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let allowed = |byte: u8| plain(byte) || matches!(byte, b'-' | b'_' | b'.');
+    text.len() <= most && text.bytes().next().is_some_and(plain) && text.bytes().all(allowed)
+}
+
+name!(
+    /// A collection: the rows and blobs of one vault.
+    CollectionName, 64
+);
+name!(
+    /// A sealed blob of a collection.
+    BlobName, 128
+);
+
+impl Default for CollectionName {
+    /// The collection of a server address that names none.
+    fn default() -> Self {
+        Self("main".to_owned())
+    }
+}

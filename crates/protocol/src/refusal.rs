@@ -17,15 +17,42 @@ pub enum RefusalCode {
     UnknownSession,
     /// The server failed.
     Internal,
+    /// The two sides speak different versions.
+    Version,
+    /// No such collection.
+    UnknownCollection,
+    /// No such blob.
+    UnknownBlob,
+    /// The vault is older than what was published last.
+    Stale,
+    /// No token, or not one the server knows.
+    Unauthorised,
+    /// The token does not allow this.
+    Forbidden,
+    /// Too much at once; later it may go.
+    Busy,
+    /// More than the server takes in one piece or in all.
+    TooLarge,
+    /// The disk refused; nothing was changed.
+    Storage,
 }
 
-const CODES: [RefusalCode; 6] = [
+const CODES: [RefusalCode; 15] = [
     RefusalCode::Malformed,
     RefusalCode::UnknownEpoch,
     RefusalCode::UnknownRow,
     RefusalCode::WrongWidth,
     RefusalCode::Internal,
     RefusalCode::UnknownSession,
+    RefusalCode::Version,
+    RefusalCode::UnknownCollection,
+    RefusalCode::UnknownBlob,
+    RefusalCode::Stale,
+    RefusalCode::Unauthorised,
+    RefusalCode::Forbidden,
+    RefusalCode::Busy,
+    RefusalCode::TooLarge,
+    RefusalCode::Storage,
 ];
 
 /// Longest text of a refusal that is accepted.

@@ -63,6 +63,19 @@ impl RowBatch {
     /// The wire form.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(MessageKind::RowBatch);
+        self.write(&mut writer);
+        writer.bytes
+    }
+
+    /// Reads the wire form.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(bytes, MessageKind::RowBatch, limits)?;
+        let batch = Self::read(&mut reader, limits)?;
+        reader.finish()?;
+        Ok(batch)
+    }
+
+    pub(crate) fn write(&self, writer: &mut Writer) {
         writer.bytes.reserve(16 + self.rows.len() * (16 + 4 * *self.width));
         writer.u64(self.epoch.0);
         writer.count(*self.width);
@@ -72,12 +85,9 @@ impl RowBatch {
             writer.u64(row.cell.0);
             row.coordinates.iter().for_each(|z| writer.raw(&z.to_le_bytes()));
         }
-        writer.bytes
     }
 
-    /// Reads the wire form.
-    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
-        let mut reader = Reader::open(bytes, MessageKind::RowBatch, limits)?;
+    pub(crate) fn read(reader: &mut Reader<'_>, limits: &Limits) -> Result<Self, DecodeError> {
         let epoch = Epoch(reader.u64()?);
         let width = reader.count("row width", limits.width)?;
         if width == 0 {
@@ -85,7 +95,6 @@ impl RowBatch {
         }
         let count = reader.count("rows", limits.rows)?;
         let fields = reader.fields(count, 16 + 4 * width)?;
-        reader.finish()?;
         let rows: Vec<Row> = fields
             .map(|field| Row {
                 handle: RowHandle(word(&field[..8])),

@@ -29,10 +29,45 @@ pub enum MessageKind {
     SlotsRequest,
     /// [`SlotsResponse`](crate::SlotsResponse).
     SlotsResponse,
+    /// [`PublishRows`](crate::PublishRows).
+    PublishRows,
+    /// [`ListTags`](crate::ListTags).
+    ListTags,
+    /// [`RowTags`](crate::RowTags).
+    RowTags,
+    /// [`DeleteRows`](crate::DeleteRows).
+    DeleteRows,
+    /// [`ActivateEpoch`](crate::ActivateEpoch).
+    ActivateEpoch,
+    /// Asks for the state of the collection; no body.
+    Describe,
+    /// [`CollectionState`](crate::CollectionState).
+    CollectionState,
+    /// [`PutBlob`](crate::PutBlob).
+    PutBlob,
+    /// [`FetchBlob`](crate::FetchBlob).
+    FetchBlob,
+    /// [`Blob`](crate::Blob).
+    Blob,
+    /// [`DeleteBlob`](crate::DeleteBlob).
+    DeleteBlob,
+    /// Asks for the names of the blobs; no body.
+    ListBlobs,
+    /// [`BlobList`](crate::BlobList).
+    BlobList,
+}
+
+/// What somebody must be allowed to do to have a request served.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Access {
+    /// Search, and fetch what is sealed.
+    Read,
+    /// Change rows and blobs.
+    Write,
 }
 
 impl MessageKind {
-    const ALL: [(MessageKind, u16); 9] = [
+    const ALL: [(MessageKind, u16); 22] = [
         (MessageKind::RowBatch, 1),
         (MessageKind::RerankRequest, 2),
         (MessageKind::RerankResponse, 3),
@@ -42,10 +77,52 @@ impl MessageKind {
         (MessageKind::OpenSlotsSession, 7),
         (MessageKind::SlotsRequest, 8),
         (MessageKind::SlotsResponse, 9),
+        (MessageKind::PublishRows, 10),
+        (MessageKind::ListTags, 11),
+        (MessageKind::RowTags, 12),
+        (MessageKind::DeleteRows, 13),
+        (MessageKind::ActivateEpoch, 14),
+        (MessageKind::Describe, 15),
+        (MessageKind::CollectionState, 16),
+        (MessageKind::PutBlob, 17),
+        (MessageKind::FetchBlob, 18),
+        (MessageKind::Blob, 19),
+        (MessageKind::DeleteBlob, 20),
+        (MessageKind::ListBlobs, 21),
+        (MessageKind::BlobList, 22),
     ];
 
     fn code(self) -> u16 {
         Self::ALL.iter().find(|(kind, _)| *kind == self).expect("ALL lists every kind").1
+    }
+
+    /// What it takes to have a message of this kind served; `None` for what only servers send
+    /// and for [`MessageKind::RowBatch`], which is a file and travels inside others.
+    pub fn access(self) -> Option<Access> {
+        match self {
+            Self::RerankRequest
+            | Self::SlotsRequest
+            | Self::OpenSession
+            | Self::OpenSlotsSession
+            | Self::Describe
+            | Self::FetchBlob
+            | Self::ListBlobs => Some(Access::Read),
+            Self::PublishRows
+            | Self::ListTags
+            | Self::DeleteRows
+            | Self::ActivateEpoch
+            | Self::PutBlob
+            | Self::DeleteBlob => Some(Access::Write),
+            Self::RowBatch
+            | Self::RerankResponse
+            | Self::SlotsResponse
+            | Self::Refusal
+            | Self::Accepted
+            | Self::RowTags
+            | Self::CollectionState
+            | Self::Blob
+            | Self::BlobList => None,
+        }
     }
 
     /// The whole message of a kind that has no body.

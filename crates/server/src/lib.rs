@@ -15,8 +15,10 @@ mod sessions;
 use std::sync::Arc;
 
 use shard_protocol::{
-    DecodeError, Epoch, Limits, MessageKind, OpenSession, OpenSlotsSession, Refusal, RefusalCode,
-    RerankRequest, RerankResponse, RowBatch, SlotsRequest, SlotsResponse, message_kind,
+    ActivateEpoch, Blob, BlobList, CollectionName, ContentTag, DecodeError, DeleteBlob, DeleteRows,
+    Epoch, FetchBlob, Limits, ListTags, MessageKind, OpenSession, OpenSlotsSession, PublishRows,
+    PutBlob, Refusal, RefusalCode, RerankRequest, RerankResponse, Revision, RowBatch, RowTags,
+    SlotsRequest, SlotsResponse, message_kind,
 };
 use shard_rlwe::slots::{Candidate, SlotsError, SlotsServer};
 use shard_rlwe::{EvaluateError, Evaluator, OPERAND_BITS, PreparedMergeKeys};
@@ -63,15 +65,32 @@ impl ServerError {
     /// The class a client is told.
     pub fn code(&self) -> RefusalCode {
         match self {
+            Self::Malformed(DecodeError::Version { .. }) => RefusalCode::Version,
+            Self::Malformed(DecodeError::Limit { .. }) => RefusalCode::TooLarge,
             Self::Malformed(_) | Self::Slots(_) => RefusalCode::Malformed,
-            Self::Store(StoreError::UnknownEpoch(_)) => RefusalCode::UnknownEpoch,
-            Self::Store(StoreError::UnknownRow { .. }) => RefusalCode::UnknownRow,
-            Self::Store(StoreError::Width { .. }) | Self::Width { .. } => RefusalCode::WrongWidth,
+            Self::Store(error) => store_code(error),
+            Self::Width { .. } => RefusalCode::WrongWidth,
             Self::Session(_) | Self::Evaluate(EvaluateError::MergeKeys) => {
                 RefusalCode::UnknownSession
             }
-            Self::Store(_) | Self::Evaluate(_) => RefusalCode::Internal,
+            Self::Evaluate(_) => RefusalCode::Internal,
         }
+    }
+}
+
+fn store_code(error: &StoreError) -> RefusalCode {
+    match error {
+        StoreError::UnknownCollection(_) => RefusalCode::UnknownCollection,
+        StoreError::UnknownEpoch(_) | StoreError::Pending(_) => RefusalCode::UnknownEpoch,
+        StoreError::UnknownRow { .. } => RefusalCode::UnknownRow,
+        StoreError::Replaced { .. } | StoreError::Deleted { .. } | StoreError::Stale { .. } => {
+            RefusalCode::Stale
+        }
+        StoreError::Width { .. } => RefusalCode::WrongWidth,
+        StoreError::UnknownBlob(_) => RefusalCode::UnknownBlob,
+        StoreError::TooMany { .. } => RefusalCode::TooLarge,
+        StoreError::Engine { .. } => RefusalCode::Storage,
+        _ => RefusalCode::Internal,
     }
 }
 
@@ -94,9 +113,18 @@ impl Server {
         }
     }
 
-    /// Takes rows in.
-    pub fn publish(&self, batch: RowBatch) -> Result<(), ServerError> {
-        Ok(self.rows.upsert(batch)?)
+    /// The engine.
+    pub fn rows(&self) -> &dyn RowStore {
+        &*self.rows
+    }
+
+    /// Takes in an epoch that comes in one piece and makes it the current one: how an embedded
+    /// server is filled. Nobody will ask for the tags of such rows, so they have none.
+    pub fn hold(&self, collection: &CollectionName, batch: RowBatch) -> Result<(), ServerError> {
+        let (epoch, revision) = (batch.epoch(), Revision::default());
+        let tags = vec![ContentTag([0; 16]); batch.rows().len()];
+        self.rows.upsert(collection, revision, batch, &tags)?;
+        Ok(self.rows.activate(collection, revision, epoch)?)
     }
 
     /// Keeps the merge keys of a session until younger ones need their place.
@@ -116,7 +144,11 @@ impl Server {
 
     /// Scores every candidate of a request in slots, one response each. Rows are fixed-point
     /// integers below `2^OPERAND_BITS` in norm; here they count in units of that.
-    pub fn rerank_in_slots(&self, request: &SlotsRequest) -> Result<SlotsResponse, ServerError> {
+    pub fn rerank_in_slots(
+        &self,
+        collection: &CollectionName,
+        request: &SlotsRequest,
+    ) -> Result<SlotsResponse, ServerError> {
         let keys = self.slots_sessions.find(request.session())?;
         let layout = keys.layout();
         let expected = layout.query_ciphertexts(request.candidates().cells());
@@ -129,12 +161,12 @@ impl Server {
         if answer > self.limits.bytes {
             return Err(DecodeError::Invalid("the answer would be too long").into());
         }
-        let width = self.rows.width(request.epoch())?;
+        let width = self.rows.width(collection, request.epoch())?;
         if layout.width() != width {
             let (epoch, query) = (request.epoch(), layout.width());
             return Err(ServerError::Width { epoch, query, rows: width });
         }
-        let rows = self.rows.fetch(request.epoch(), request.candidates())?;
+        let rows = self.rows.fetch(collection, request.epoch(), request.candidates())?;
         let unit = 2_f64.powi(-OPERAND_BITS);
         let real: Vec<(usize, Vec<f64>)> = rows
             .iter()
@@ -151,19 +183,27 @@ impl Server {
     }
 
     /// Counts of an epoch.
-    pub fn statistics(&self, epoch: Epoch) -> Result<EpochStatistics, ServerError> {
-        Ok(self.rows.statistics(epoch)?)
+    pub fn statistics(
+        &self,
+        collection: &CollectionName,
+        epoch: Epoch,
+    ) -> Result<EpochStatistics, ServerError> {
+        Ok(self.rows.statistics(collection, epoch)?)
     }
 
     /// Scores every candidate of a request. The work of one request is spread over the cores of
     /// the current rayon pool.
-    pub fn rerank(&self, request: &RerankRequest) -> Result<RerankResponse, ServerError> {
+    pub fn rerank(
+        &self,
+        collection: &CollectionName,
+        request: &RerankRequest,
+    ) -> Result<RerankResponse, ServerError> {
         let epoch = request.epoch();
-        let width = self.rows.width(epoch)?;
+        let width = self.rows.width(collection, epoch)?;
         if width != request.layout().width() {
             return Err(ServerError::Width { epoch, query: request.layout().width(), rows: width });
         }
-        let rows = self.rows.fetch(epoch, request.candidates())?;
+        let rows = self.rows.fetch(collection, epoch, request.candidates())?;
 
         let mut evaluator = Evaluator::new(request.parameters().clone(), request.layout().clone());
         if let Some(session) = request.session() {
@@ -176,38 +216,90 @@ impl Server {
     }
 
     /// One message in, one message out: a refusal is a message too.
-    pub fn handle(&self, message: &[u8]) -> Vec<u8> {
-        self.answer(message).unwrap_or_else(|error| {
+    pub fn handle(&self, collection: &CollectionName, message: &[u8]) -> Vec<u8> {
+        self.answer(collection, message).unwrap_or_else(|error| {
             Refusal { code: error.code(), text: error.to_string() }.encode()
         })
     }
 
-    fn answer(&self, message: &[u8]) -> Result<Vec<u8>, ServerError> {
-        match message_kind(message)? {
-            MessageKind::RowBatch => {
-                self.publish(RowBatch::decode(message, &self.limits)?)?;
-                Ok(MessageKind::Accepted.bare())
-            }
-            MessageKind::OpenSession => {
-                self.open_session(&OpenSession::decode(message, &self.limits)?);
-                Ok(MessageKind::Accepted.bare())
-            }
+    /// Serves one message.
+    pub fn answer(
+        &self,
+        collection: &CollectionName,
+        message: &[u8],
+    ) -> Result<Vec<u8>, ServerError> {
+        let (rows, limits) = (&self.rows, &self.limits);
+        let kind = message_kind(message)?;
+        match kind {
             MessageKind::RerankRequest => {
-                Ok(self.rerank(&RerankRequest::decode(message, &self.limits)?)?.encode())
-            }
-            MessageKind::OpenSlotsSession => {
-                self.open_slots_session(&OpenSlotsSession::decode(message, &self.limits)?)?;
-                Ok(MessageKind::Accepted.bare())
+                let request = RerankRequest::decode(message, limits)?;
+                return Ok(self.rerank(collection, &request)?.encode());
             }
             MessageKind::SlotsRequest => {
-                Ok(self.rerank_in_slots(&SlotsRequest::decode(message, &self.limits)?)?.encode())
+                let request = SlotsRequest::decode(message, limits)?;
+                return Ok(self.rerank_in_slots(collection, &request)?.encode());
             }
-            MessageKind::RerankResponse
+            MessageKind::OpenSession => self.open_session(&OpenSession::decode(message, limits)?),
+            MessageKind::OpenSlotsSession => {
+                self.open_slots_session(&OpenSlotsSession::decode(message, limits)?)?;
+            }
+            MessageKind::PublishRows => {
+                let (revision, batch, tags) = PublishRows::decode(message, limits)?.into_parts();
+                rows.upsert(collection, revision, batch, &tags)?;
+            }
+            MessageKind::DeleteRows => {
+                let delete = DeleteRows::decode(message, limits)?;
+                rows.delete(collection, delete.revision(), delete.epoch(), delete.handles())?;
+            }
+            MessageKind::ActivateEpoch => {
+                let activate = ActivateEpoch::decode(message, limits)?;
+                rows.activate(collection, activate.revision(), activate.epoch())?;
+            }
+            MessageKind::ListTags => {
+                let list = ListTags::decode(message, limits)?;
+                let tags = rows.tags(collection, list.epoch(), list.after(), RowTags::PAGE)?;
+                return Ok(RowTags { tags }.encode());
+            }
+            MessageKind::Describe => {
+                bare(message, kind)?;
+                return Ok(rows.describe(collection)?.encode());
+            }
+            MessageKind::PutBlob => {
+                let put = PutBlob::decode(message, limits)?;
+                rows.put_blob(collection, put.name(), put.sealed())?;
+            }
+            MessageKind::FetchBlob => {
+                let fetch = FetchBlob::decode(message, limits)?;
+                let sealed = rows.blob(collection, fetch.name())?;
+                return Ok(Blob { sealed }.encode());
+            }
+            MessageKind::DeleteBlob => {
+                rows.delete_blob(collection, DeleteBlob::decode(message, limits)?.name())?;
+            }
+            MessageKind::ListBlobs => {
+                bare(message, kind)?;
+                return Ok(BlobList { blobs: rows.blobs(collection)? }.encode());
+            }
+            MessageKind::RowBatch
+            | MessageKind::RerankResponse
             | MessageKind::SlotsResponse
             | MessageKind::Refusal
-            | MessageKind::Accepted => {
-                Err(DecodeError::Invalid("a message that only servers send").into())
+            | MessageKind::Accepted
+            | MessageKind::RowTags
+            | MessageKind::CollectionState
+            | MessageKind::Blob
+            | MessageKind::BlobList => {
+                return Err(DecodeError::Invalid("a message that servers do not take").into());
             }
         }
+        Ok(MessageKind::Accepted.bare())
+    }
+}
+
+/// Refuses bytes after a message that has no body.
+fn bare(message: &[u8], kind: MessageKind) -> Result<(), DecodeError> {
+    match message.len() - kind.bare().len() {
+        0 => Ok(()),
+        trailing => Err(DecodeError::Trailing(trailing)),
     }
 }

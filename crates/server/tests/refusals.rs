@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use shard_protocol::{
-    Candidates, CellTag, Epoch, Leak, Limits, MessageKind, Refusal, RefusalCode, RerankRequest,
-    Row, RowBatch, RowHandle, declassify, message_kind,
+    Candidates, CellTag, CollectionName, ContentTag, Epoch, Leak, Limits, MessageKind, PublishRows,
+    Refusal, RefusalCode, RerankRequest, Revision, Row, RowBatch, RowHandle, declassify,
+    message_kind,
 };
 use shard_rlwe::{Entropy, Layout, Parameters, RequestKey};
 use shard_server::Server;
@@ -27,7 +28,7 @@ fn batch(width: usize, rows: Vec<Row>) -> RowBatch {
 fn server() -> Server {
     let server = Server::new(Arc::new(MemoryRows::new()), Limits::default());
     let rows = vec![row(1, 10, &[1, 2, 3]), row(2, 10, &[4, 5, 6]), row(3, 11, &[7, 8, 9])];
-    server.publish(batch(3, rows)).unwrap();
+    server.hold(&CollectionName::default(), batch(3, rows)).unwrap();
     server
 }
 
@@ -47,14 +48,14 @@ fn request(epoch: Epoch, width: usize, cell: u64, row: u64) -> Vec<u8> {
 }
 
 fn refusal(server: &Server, message: &[u8]) -> RefusalCode {
-    let answer = server.handle(message);
+    let answer = server.handle(&CollectionName::default(), message);
     assert_eq!(message_kind(&answer), Ok(MessageKind::Refusal));
     Refusal::decode(&answer, &Limits::default()).unwrap().code
 }
 
 #[test]
 fn a_sound_request_is_answered() {
-    let answer = server().handle(&request(EPOCH, 3, 10, 1));
+    let answer = server().handle(&CollectionName::default(), &request(EPOCH, 3, 10, 1));
     assert_eq!(message_kind(&answer), Ok(MessageKind::RerankResponse));
 }
 
@@ -73,7 +74,7 @@ fn each_mismatch_has_its_own_class() {
 fn bytes_that_are_no_request_are_malformed() {
     let server = server();
     let sound = request(EPOCH, 3, 10, 1);
-    let answer = server.handle(&sound);
+    let answer = server.handle(&CollectionName::default(), &sound);
     for message in [&[][..], b"GET / HTTP/1.1\r\n", &sound[..sound.len() - 1], &answer] {
         assert_eq!(refusal(&server, message), RefusalCode::Malformed);
     }
@@ -83,9 +84,9 @@ fn bytes_that_are_no_request_are_malformed() {
 fn limits_hold_before_anything_is_computed() {
     let tight = Limits { bytes: 1000, ..Limits::default() };
     let server = Server::new(Arc::new(MemoryRows::new()), tight);
-    let answer = server.handle(&request(EPOCH, 3, 10, 1));
+    let answer = server.handle(&CollectionName::default(), &request(EPOCH, 3, 10, 1));
     let refusal = Refusal::decode(&answer, &Limits::default()).unwrap();
-    assert_eq!(refusal.code, RefusalCode::Malformed);
+    assert_eq!(refusal.code, RefusalCode::TooLarge);
     assert!(refusal.text.contains("above the limit of 1000"), "{}", refusal.text);
 }
 
@@ -93,7 +94,11 @@ fn limits_hold_before_anything_is_computed() {
 fn rows_published_over_bytes_are_acknowledged_and_served() {
     let server = server();
     let batch = batch(3, vec![row(7, 12, &[4, 5, 6])]);
-    assert_eq!(message_kind(&server.handle(&batch.encode())), Ok(MessageKind::Accepted));
-    let answer = server.handle(&request(EPOCH, 3, 12, 7));
+    let main = CollectionName::default();
+    let revision = declassify(Revision(1), Leak::CollectionShape);
+    let tags = declassify(vec![ContentTag([1; 16])], Leak::StoredRows);
+    let publish = PublishRows::new(revision, batch, tags).encode();
+    assert_eq!(message_kind(&server.handle(&main, &publish)), Ok(MessageKind::Accepted));
+    let answer = server.handle(&main, &request(EPOCH, 3, 12, 7));
     assert_eq!(message_kind(&answer), Ok(MessageKind::RerankResponse));
 }

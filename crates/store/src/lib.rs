@@ -1,41 +1,29 @@
 //! The server's rows.
 //!
-//! An engine keeps rows `(cell, handle, coordinates)` by epoch and hands out the ones a request
-//! names. It knows nothing of keys or queries. [`RowStore`] is the seam: [`MemoryRows`] is the
-//! engine of the embedded server and the model that other engines are compared with.
+//! An engine keeps, for every collection, rows `(cell, handle, coordinates)` by epoch and sealed
+//! blobs by name, and hands out what a request names. It knows nothing of keys or queries.
+//! [`RowStore`] is the seam: [`MemoryRows`] is the engine of the embedded server and the model
+//! that other engines are compared with.
+//!
+//! # Revisions and epochs
+//!
+//! Every change carries the [`Revision`] of the vault it comes from. An engine remembers the
+//! latest of a collection and refuses an earlier one, so neither a stale copy of a vault nor a
+//! late repetition of a request can undo what came after. Rows of an epoch are searched once the
+//! epoch is [activated](RowStore::activate), which erases every other epoch in the same step.
 
+mod error;
 mod memory;
 
 use std::sync::Arc;
 
-use shard_protocol::{Candidates, CellTag, Epoch, RowBatch, RowHandle};
+use shard_protocol::{
+    BlobName, Candidates, CollectionName, CollectionState, ContentTag, Epoch, Revision, RowBatch,
+    RowHandle,
+};
 
+pub use error::StoreError;
 pub use memory::MemoryRows;
-
-/// Why an engine could not do what it was asked.
-#[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// No rows of that epoch.
-    #[error("the server holds no rows of epoch {0}")]
-    UnknownEpoch(Epoch),
-    /// No such row in that cell.
-    #[error("the server holds no row {handle} in cell {cell}")]
-    UnknownRow {
-        /// Cell named.
-        cell: CellTag,
-        /// Row named.
-        handle: RowHandle,
-    },
-    /// Rows of another width than those of the epoch.
-    #[error("rows of width {actual} for an epoch of width {expected}")]
-    Width {
-        /// Width of the epoch.
-        expected: usize,
-        /// Width of the rows.
-        actual: usize,
-    },
-}
 
 /// Counts of one epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,28 +36,96 @@ pub struct EpochStatistics {
     pub width: usize,
 }
 
-/// An engine for rows.
-pub trait RowStore: Send + Sync {
-    /// Inserts or replaces all rows of a batch, or none. The first batch of an epoch fixes its
-    /// width.
-    fn upsert(&self, batch: RowBatch) -> Result<(), StoreError>;
+/// Rows of all candidates: cell by cell, in the order of the request.
+pub type Fetched = Vec<Vec<Arc<[i32]>>>;
 
-    /// The rows of all candidates, cell by cell in their order, as of one moment.
-    fn fetch(
+/// An engine for rows and blobs. Whatever a method that changes something has returned `Ok` for
+/// is there after a crash; whatever it has returned an error for has changed nothing.
+pub trait RowStore: Send + Sync {
+    /// Inserts or replaces all rows of a batch with their tags, or none. Makes the collection and
+    /// the epoch where they are new; the first batch of an epoch fixes its width.
+    ///
+    /// # Panics
+    /// When there is another number of tags than of rows.
+    fn upsert(
         &self,
-        epoch: Epoch,
-        candidates: &Candidates,
-    ) -> Result<Vec<Vec<Arc<[i32]>>>, StoreError>;
+        collection: &CollectionName,
+        revision: Revision,
+        batch: RowBatch,
+        tags: &[ContentTag],
+    ) -> Result<(), StoreError>;
 
     /// Removes rows by handle; names that are not there are not an error. Returns how many went.
-    fn delete(&self, epoch: Epoch, handles: &[RowHandle]) -> Result<usize, StoreError>;
+    /// The engine remembers that they were deleted until their epoch is erased.
+    fn delete(
+        &self,
+        collection: &CollectionName,
+        revision: Revision,
+        epoch: Epoch,
+        handles: &[RowHandle],
+    ) -> Result<usize, StoreError>;
 
-    /// Forgets an epoch and all its rows.
-    fn drop_epoch(&self, epoch: Epoch) -> Result<(), StoreError>;
+    /// Makes an epoch that holds rows the current one and erases every other, in one step.
+    fn activate(
+        &self,
+        collection: &CollectionName,
+        revision: Revision,
+        epoch: Epoch,
+    ) -> Result<(), StoreError>;
 
-    /// Width of the rows of an epoch.
-    fn width(&self, epoch: Epoch) -> Result<usize, StoreError>;
+    /// The rows of all candidates, which must be of the current epoch, as of one moment.
+    fn fetch(
+        &self,
+        collection: &CollectionName,
+        epoch: Epoch,
+        candidates: &Candidates,
+    ) -> Result<Fetched, StoreError>;
+
+    /// Width of the rows of the current epoch; an error when `epoch` is another.
+    fn width(&self, collection: &CollectionName, epoch: Epoch) -> Result<usize, StoreError>;
+
+    /// At most `most` tags of an epoch, by ascending handle, from after a handle on. An epoch
+    /// without rows has none; that is not an error.
+    fn tags(
+        &self,
+        collection: &CollectionName,
+        epoch: Epoch,
+        after: Option<RowHandle>,
+        most: usize,
+    ) -> Result<Vec<(RowHandle, ContentTag)>, StoreError>;
 
     /// Counts of an epoch, by looking at every row.
-    fn statistics(&self, epoch: Epoch) -> Result<EpochStatistics, StoreError>;
+    fn statistics(
+        &self,
+        collection: &CollectionName,
+        epoch: Epoch,
+    ) -> Result<EpochStatistics, StoreError>;
+
+    /// What is held of a collection. One that was never published is empty, not an error.
+    fn describe(&self, collection: &CollectionName) -> Result<CollectionState, StoreError>;
+
+    /// Every collection, by name.
+    fn collections(&self) -> Result<Vec<CollectionName>, StoreError>;
+
+    /// Forgets a collection with all its epochs and blobs. Returns whether there was one.
+    fn drop_collection(&self, collection: &CollectionName) -> Result<bool, StoreError>;
+
+    /// Stores a sealed blob in place of one of the same name. Makes the collection where it is
+    /// new.
+    fn put_blob(
+        &self,
+        collection: &CollectionName,
+        name: &BlobName,
+        sealed: &[u8],
+    ) -> Result<(), StoreError>;
+
+    /// A sealed blob.
+    fn blob(&self, collection: &CollectionName, name: &BlobName) -> Result<Vec<u8>, StoreError>;
+
+    /// Names and lengths of a collection's blobs, by name.
+    fn blobs(&self, collection: &CollectionName) -> Result<Vec<(BlobName, u64)>, StoreError>;
+
+    /// Removes a blob. Returns whether there was one.
+    fn delete_blob(&self, collection: &CollectionName, name: &BlobName)
+    -> Result<bool, StoreError>;
 }

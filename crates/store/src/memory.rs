@@ -1,22 +1,65 @@
 //! Rows in memory.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use shard_protocol::{Candidates, CellTag, Epoch, RowBatch, RowHandle};
+use shard_protocol::{
+    BlobList, BlobName, Candidates, CellTag, CollectionName, CollectionState, ContentTag, Epoch,
+    EpochState, Revision, RowBatch, RowHandle,
+};
 
-use crate::{EpochStatistics, RowStore, StoreError};
+use crate::{EpochStatistics, Fetched, RowStore, StoreError};
 
-/// Rows of one epoch, by handle: a handle names one row, whatever cell it moves to.
-struct Collection {
-    width: usize,
-    rows: HashMap<RowHandle, (CellTag, Arc<[i32]>)>,
+/// A row by handle: a handle names one row, whatever cell it moves to.
+struct Held {
+    cell: CellTag,
+    tag: ContentTag,
+    coordinates: Arc<[i32]>,
 }
+
+struct Rows {
+    width: usize,
+    rows: BTreeMap<RowHandle, Held>,
+    /// Rows that were deleted, and when.
+    deleted: BTreeMap<RowHandle, Revision>,
+}
+
+#[derive(Default)]
+struct Collection {
+    revision: Revision,
+    current: Option<Epoch>,
+    epochs: BTreeMap<Epoch, Rows>,
+    blobs: BTreeMap<BlobName, Vec<u8>>,
+}
+
+impl Collection {
+    /// Refuses to go back behind the latest revision.
+    fn check(&self, revision: Revision) -> Result<(), StoreError> {
+        if revision < self.revision {
+            return Err(StoreError::Stale { given: revision, latest: self.revision });
+        }
+        Ok(())
+    }
+
+    fn current(&self, epoch: Epoch) -> Result<&Rows, StoreError> {
+        match (self.current, self.epochs.get(&epoch)) {
+            (Some(current), Some(rows)) if current == epoch => Ok(rows),
+            (Some(current), _) if epoch < current => {
+                Err(StoreError::Replaced { asked: epoch, current })
+            }
+            (_, Some(_)) => Err(StoreError::Pending(epoch)),
+            (_, None) => Err(StoreError::UnknownEpoch(epoch)),
+        }
+    }
+}
+
+type Collections = BTreeMap<CollectionName, Collection>;
 
 /// Rows held in memory only.
 #[derive(Default)]
 pub struct MemoryRows {
-    epochs: RwLock<HashMap<Epoch, Collection>>,
+    collections: RwLock<Collections>,
 }
 
 impl MemoryRows {
@@ -27,40 +70,118 @@ impl MemoryRows {
 
     // Every update below checks first and then changes maps that cannot be left half-changed by
     // a panic, so a poisoned lock still guards sound rows.
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<Epoch, Collection>> {
-        self.epochs.read().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, Collections> {
+        self.collections.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<Epoch, Collection>> {
-        self.epochs.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, Collections> {
+        self.collections.write().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
+fn known<'a>(
+    collections: &'a Collections,
+    name: &CollectionName,
+) -> Result<&'a Collection, StoreError> {
+    collections.get(name).ok_or_else(|| StoreError::UnknownCollection(name.clone()))
+}
+
+fn known_mut<'a>(
+    collections: &'a mut Collections,
+    name: &CollectionName,
+) -> Result<&'a mut Collection, StoreError> {
+    collections.get_mut(name).ok_or_else(|| StoreError::UnknownCollection(name.clone()))
+}
+
 impl RowStore for MemoryRows {
-    fn upsert(&self, batch: RowBatch) -> Result<(), StoreError> {
+    fn upsert(
+        &self,
+        collection: &CollectionName,
+        revision: Revision,
+        batch: RowBatch,
+        tags: &[ContentTag],
+    ) -> Result<(), StoreError> {
+        assert_eq!(tags.len(), batch.rows().len(), "a tag for every row");
         let (epoch, width) = (batch.epoch(), batch.width());
-        let mut epochs = self.write();
-        let collection =
-            epochs.entry(epoch).or_insert_with(|| Collection { width, rows: HashMap::new() });
-        if collection.width != width {
-            return Err(StoreError::Width { expected: collection.width, actual: width });
+        let mut collections = self.write();
+        if let Some(held) = collections.get(collection) {
+            held.check(revision)?;
+            if let Some(current) = held.current.filter(|current| epoch < *current) {
+                return Err(StoreError::Replaced { asked: epoch, current });
+            }
+            if let Some(rows) = held.epochs.get(&epoch).filter(|rows| rows.width != width) {
+                return Err(StoreError::Width { expected: rows.width, actual: width });
+            }
         }
-        for row in batch.into_rows() {
-            collection.rows.insert(row.handle, (row.cell, row.coordinates.into()));
+        let held = collections.entry(collection.clone()).or_default();
+        held.revision = revision;
+        let rows = held.epochs.entry(epoch).or_insert_with(|| Rows {
+            width,
+            rows: BTreeMap::new(),
+            deleted: BTreeMap::new(),
+        });
+        for (row, &tag) in batch.into_rows().into_iter().zip(tags) {
+            rows.deleted.remove(&row.handle);
+            let held = Held { cell: row.cell, tag, coordinates: row.coordinates.into() };
+            rows.rows.insert(row.handle, held);
         }
+        Ok(())
+    }
+
+    fn delete(
+        &self,
+        collection: &CollectionName,
+        revision: Revision,
+        epoch: Epoch,
+        handles: &[RowHandle],
+    ) -> Result<usize, StoreError> {
+        let mut collections = self.write();
+        let held = known_mut(&mut collections, collection)?;
+        held.check(revision)?;
+        let rows = held.epochs.get_mut(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
+        let mut gone = 0;
+        for handle in handles {
+            if rows.rows.remove(handle).is_some() {
+                rows.deleted.insert(*handle, revision);
+                gone += 1;
+            }
+        }
+        held.revision = revision;
+        Ok(gone)
+    }
+
+    fn activate(
+        &self,
+        collection: &CollectionName,
+        revision: Revision,
+        epoch: Epoch,
+    ) -> Result<(), StoreError> {
+        let mut collections = self.write();
+        let held = known_mut(&mut collections, collection)?;
+        held.check(revision)?;
+        if !held.epochs.contains_key(&epoch) {
+            return Err(StoreError::UnknownEpoch(epoch));
+        }
+        held.epochs.retain(|&other, _| other == epoch);
+        held.current = Some(epoch);
+        held.revision = revision;
         Ok(())
     }
 
     fn fetch(
         &self,
+        collection: &CollectionName,
         epoch: Epoch,
         candidates: &Candidates,
-    ) -> Result<Vec<Vec<Arc<[i32]>>>, StoreError> {
-        let epochs = self.read();
-        let collection = epochs.get(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
-        let find = |cell: CellTag, handle: RowHandle| match collection.rows.get(&handle) {
-            Some((held_in, coordinates)) if *held_in == cell => Ok(coordinates.clone()),
-            _ => Err(StoreError::UnknownRow { cell, handle }),
+    ) -> Result<Fetched, StoreError> {
+        let collections = self.read();
+        let rows = known(&collections, collection)?.current(epoch)?;
+        let find = |cell: CellTag, handle: RowHandle| match rows.rows.get(&handle) {
+            Some(held) if held.cell == cell => Ok(held.coordinates.clone()),
+            _ => Err(match rows.deleted.get(&handle) {
+                Some(&revision) => StoreError::Deleted { handle, revision },
+                None => StoreError::UnknownRow { cell, handle },
+            }),
         };
         candidates
             .iter()
@@ -68,116 +189,99 @@ impl RowStore for MemoryRows {
             .collect()
     }
 
-    fn delete(&self, epoch: Epoch, handles: &[RowHandle]) -> Result<usize, StoreError> {
-        let mut epochs = self.write();
-        let collection = epochs.get_mut(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
-        Ok(handles.iter().filter(|handle| collection.rows.remove(handle).is_some()).count())
+    fn width(&self, collection: &CollectionName, epoch: Epoch) -> Result<usize, StoreError> {
+        Ok(known(&self.read(), collection)?.current(epoch)?.width)
     }
 
-    fn drop_epoch(&self, epoch: Epoch) -> Result<(), StoreError> {
-        self.write().remove(&epoch).map(drop).ok_or(StoreError::UnknownEpoch(epoch))
+    fn tags(
+        &self,
+        collection: &CollectionName,
+        epoch: Epoch,
+        after: Option<RowHandle>,
+        most: usize,
+    ) -> Result<Vec<(RowHandle, ContentTag)>, StoreError> {
+        let collections = self.read();
+        let Some(rows) = collections.get(collection).and_then(|held| held.epochs.get(&epoch))
+        else {
+            return Ok(Vec::new());
+        };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let page = rows.rows.range((from, Bound::Unbounded)).take(most);
+        Ok(page.map(|(handle, held)| (*handle, held.tag)).collect())
     }
 
-    fn width(&self, epoch: Epoch) -> Result<usize, StoreError> {
-        self.read().get(&epoch).map(|held| held.width).ok_or(StoreError::UnknownEpoch(epoch))
+    fn statistics(
+        &self,
+        collection: &CollectionName,
+        epoch: Epoch,
+    ) -> Result<EpochStatistics, StoreError> {
+        let collections = self.read();
+        let held = known(&collections, collection)?;
+        let rows = held.epochs.get(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
+        let cells: HashSet<CellTag> = rows.rows.values().map(|held| held.cell).collect();
+        Ok(EpochStatistics { rows: rows.rows.len(), cells: cells.len(), width: rows.width })
     }
 
-    fn statistics(&self, epoch: Epoch) -> Result<EpochStatistics, StoreError> {
-        let epochs = self.read();
-        let collection = epochs.get(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
-        let cells: HashSet<CellTag> = collection.rows.values().map(|(cell, _)| *cell).collect();
-        Ok(EpochStatistics {
-            rows: collection.rows.len(),
-            cells: cells.len(),
-            width: collection.width,
+    fn describe(&self, collection: &CollectionName) -> Result<CollectionState, StoreError> {
+        let collections = self.read();
+        let Some(held) = collections.get(collection) else {
+            return Ok(CollectionState::default());
+        };
+        let state = |(&epoch, rows): (&Epoch, &Rows)| EpochState {
+            epoch,
+            width: rows.width,
+            rows: rows.rows.len() as u64,
+        };
+        Ok(CollectionState {
+            revision: held.revision,
+            current: held.current,
+            epochs: held.epochs.iter().map(state).collect(),
         })
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use shard_protocol::{Leak, Row, declassify};
-
-    const EPOCH: Epoch = Epoch(3);
-
-    fn row(handle: u64, cell: u64, coordinates: &[i32]) -> Row {
-        Row { handle: RowHandle(handle), cell: CellTag(cell), coordinates: coordinates.to_vec() }
+    fn collections(&self) -> Result<Vec<CollectionName>, StoreError> {
+        Ok(self.read().keys().cloned().collect())
     }
 
-    fn batch(width: usize, rows: Vec<Row>) -> RowBatch {
-        RowBatch::new(
-            declassify(EPOCH, Leak::CollectionShape),
-            declassify(width, Leak::CollectionShape),
-            declassify(rows, Leak::StoredRows),
-        )
+    fn drop_collection(&self, collection: &CollectionName) -> Result<bool, StoreError> {
+        Ok(self.write().remove(collection).is_some())
     }
 
-    fn filled() -> MemoryRows {
-        let rows = MemoryRows::new();
-        let three = vec![row(1, 10, &[5, 0]), row(2, 10, &[6, 0]), row(3, 11, &[7, 0])];
-        rows.upsert(batch(2, three)).unwrap();
-        rows
+    fn put_blob(
+        &self,
+        collection: &CollectionName,
+        name: &BlobName,
+        sealed: &[u8],
+    ) -> Result<(), StoreError> {
+        let mut collections = self.write();
+        let blobs = &mut collections.entry(collection.clone()).or_default().blobs;
+        if blobs.len() >= BlobList::MOST && !blobs.contains_key(name) {
+            return Err(StoreError::TooMany {
+                what: "blobs of a collection",
+                most: BlobList::MOST,
+            });
+        }
+        blobs.insert(name.clone(), sealed.to_vec());
+        Ok(())
     }
 
-    fn candidates(cells: &[(u64, &[u64])]) -> Candidates {
-        let tags = cells.iter().map(|(tag, _)| CellTag(*tag)).collect();
-        let handles = |rows: &[u64]| rows.iter().map(|row| RowHandle(*row)).collect();
-        let rows = cells.iter().map(|(_, rows)| handles(rows)).collect();
-        let rows = declassify(rows, Leak::CandidateHandles);
-        Candidates::new(declassify(tags, Leak::ActiveCells), rows).unwrap()
+    fn blob(&self, collection: &CollectionName, name: &BlobName) -> Result<Vec<u8>, StoreError> {
+        let collections = self.read();
+        let blob = known(&collections, collection)?.blobs.get(name);
+        blob.cloned().ok_or_else(|| StoreError::UnknownBlob(name.clone()))
     }
 
-    fn first(rows: &MemoryRows, cell: u64, handle: u64) -> Result<i32, StoreError> {
-        Ok(rows.fetch(EPOCH, &candidates(&[(cell, &[handle])]))?[0][0][0])
+    fn blobs(&self, collection: &CollectionName) -> Result<Vec<(BlobName, u64)>, StoreError> {
+        let collections = self.read();
+        let blobs = &known(&collections, collection)?.blobs;
+        Ok(blobs.iter().map(|(name, sealed)| (name.clone(), sealed.len() as u64)).collect())
     }
 
-    #[test]
-    fn rows_come_back_cell_by_cell() {
-        let found = filled().fetch(EPOCH, &candidates(&[(11, &[3]), (10, &[2, 1])])).unwrap();
-        let first: Vec<Vec<i32>> =
-            found.iter().map(|cell| cell.iter().map(|row| row[0]).collect()).collect();
-        assert_eq!(first, vec![vec![5, 6], vec![7]]);
-    }
-
-    #[test]
-    fn an_upsert_replaces_a_row_and_moves_it_to_its_new_cell() {
-        let rows = filled();
-        rows.upsert(batch(2, vec![row(1, 11, &[50, 0])])).unwrap();
-        assert_eq!(first(&rows, 11, 1), Ok(50));
-        assert!(first(&rows, 10, 1).is_err());
-        assert_eq!(
-            rows.statistics(EPOCH).unwrap(),
-            EpochStatistics { rows: 3, cells: 2, width: 2 }
-        );
-    }
-
-    #[test]
-    fn a_row_is_found_only_under_its_own_cell_and_epoch() {
-        let rows = filled();
-        let missing = StoreError::UnknownRow { cell: CellTag(11), handle: RowHandle(1) };
-        assert_eq!(first(&rows, 11, 1), Err(missing));
-        assert_eq!(
-            rows.fetch(Epoch(4), &candidates(&[(10, &[1])])),
-            Err(StoreError::UnknownEpoch(Epoch(4)))
-        );
-    }
-
-    #[test]
-    fn a_batch_of_another_width_changes_nothing() {
-        let rows = filled();
-        let refused = rows.upsert(batch(1, vec![row(9, 10, &[1])]));
-        assert_eq!(refused, Err(StoreError::Width { expected: 2, actual: 1 }));
-        assert_eq!(rows.statistics(EPOCH).unwrap().rows, 3);
-    }
-
-    #[test]
-    fn deleted_rows_and_dropped_epochs_are_gone() {
-        let rows = filled();
-        assert_eq!(rows.delete(EPOCH, &[RowHandle(1), RowHandle(99)]), Ok(1));
-        assert!(first(&rows, 10, 1).is_err());
-        assert_eq!(first(&rows, 10, 2), Ok(6));
-        rows.drop_epoch(EPOCH).unwrap();
-        assert_eq!(rows.statistics(EPOCH), Err(StoreError::UnknownEpoch(EPOCH)));
+    fn delete_blob(
+        &self,
+        collection: &CollectionName,
+        name: &BlobName,
+    ) -> Result<bool, StoreError> {
+        Ok(known_mut(&mut self.write(), collection)?.blobs.remove(name).is_some())
     }
 }

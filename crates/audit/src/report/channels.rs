@@ -98,9 +98,9 @@ pub fn measuring(leak: Leak) -> &'static [&'static str] {
         Leak::CellMembership => &["shape", "same-key-neighbours"],
         Leak::CollectionShape => &["shape"],
         Leak::ActiveCells | Leak::CandidateHandles => &["request-leakage"],
-        // Nothing is measured of these: sizes and times of requests, requests of one session, and
-        // prefix scores in slots are only named.
-        Leak::RequestShape | Leak::SessionLinkage | Leak::PrefixScores => &[],
+        // Nothing is measured of these: sizes and times of requests, requests of one session,
+        // prefix scores in slots and sizes of backups are only named.
+        Leak::RequestShape | Leak::SessionLinkage | Leak::PrefixScores | Leak::SealedBlobs => &[],
     }
 }
 

@@ -222,6 +222,7 @@ fn server_view(outcome: &Outcome, server: &Embedded) -> String {
             true => "none".to_owned(),
             false => "one a row".to_owned(),
         },
+        Leak::SealedBlobs => "none".to_owned(),
     };
     let lines: Vec<String> = Leak::ALL
         .iter()

@@ -1,0 +1,180 @@
+//! Sealed bytes that a server keeps for the owner and cannot read: a vault's backup, payloads.
+//!
+//! A blob is at most one message long; what is longer is stored in pieces under names of its
+//! own. What is inside was sealed by the client before it came here.
+
+use crate::leak::{Disclosed, Leak, declassify};
+use crate::names::BlobName;
+use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer};
+
+/// Stores a blob, in place of one of the same name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PutBlob {
+    name: Disclosed<BlobName>,
+    sealed: Disclosed<Vec<u8>>,
+}
+
+impl PutBlob {
+    /// Sealed bytes under a name.
+    pub fn new(name: Disclosed<BlobName>, sealed: Disclosed<Vec<u8>>) -> Self {
+        Self { name, sealed }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &BlobName {
+        &self.name
+    }
+
+    /// The bytes.
+    pub fn sealed(&self) -> &[u8] {
+        &self.sealed
+    }
+
+    /// The wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MessageKind::PutBlob);
+        write_name(&mut writer, &self.name);
+        write_bytes(&mut writer, &self.sealed);
+        writer.bytes
+    }
+
+    /// Reads the wire form.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(bytes, MessageKind::PutBlob, limits)?;
+        let name = read_name(&mut reader)?;
+        let sealed = read_bytes(&mut reader, limits)?;
+        reader.finish()?;
+        Ok(Self::new(name, declassify(sealed, Leak::SealedBlobs)))
+    }
+}
+
+macro_rules! by_name {
+    ($(#[$doc:meta])* $message:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub struct $message {
+            name: Disclosed<BlobName>,
+        }
+
+        impl $message {
+            /// The blob of a name.
+            pub fn new(name: Disclosed<BlobName>) -> Self {
+                Self { name }
+            }
+
+            /// The name.
+            pub fn name(&self) -> &BlobName {
+                &self.name
+            }
+
+            /// The wire form.
+            pub fn encode(&self) -> Vec<u8> {
+                let mut writer = Writer::new(MessageKind::$message);
+                write_name(&mut writer, &self.name);
+                writer.bytes
+            }
+
+            /// Reads the wire form.
+            pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+                let mut reader = Reader::open(bytes, MessageKind::$message, limits)?;
+                let name = read_name(&mut reader)?;
+                reader.finish()?;
+                Ok(Self { name })
+            }
+        }
+    };
+}
+
+by_name!(
+    /// Asks for a blob.
+    FetchBlob
+);
+by_name!(
+    /// Removes a blob. A name that is not there is not an error.
+    DeleteBlob
+);
+
+/// A blob that was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Blob {
+    /// Its bytes, sealed.
+    pub sealed: Vec<u8>,
+}
+
+impl Blob {
+    /// The wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MessageKind::Blob);
+        write_bytes(&mut writer, &self.sealed);
+        writer.bytes
+    }
+
+    /// Reads the wire form.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(bytes, MessageKind::Blob, limits)?;
+        let sealed = read_bytes(&mut reader, limits)?;
+        reader.finish()?;
+        Ok(Self { sealed })
+    }
+}
+
+/// The blobs of a collection with their lengths: the answer to a bare
+/// [`MessageKind::ListBlobs`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BlobList {
+    /// Names and lengths, ascending by name.
+    pub blobs: Vec<(BlobName, u64)>,
+}
+
+impl BlobList {
+    /// Blobs that a collection can have.
+    pub const MOST: usize = 16_384;
+
+    /// The wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MessageKind::BlobList);
+        writer.count(self.blobs.len());
+        for (name, length) in &self.blobs {
+            write_name(&mut writer, name);
+            writer.u64(*length);
+        }
+        writer.bytes
+    }
+
+    /// Reads the wire form.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(bytes, MessageKind::BlobList, limits)?;
+        let count = reader.count("blobs", Self::MOST)?;
+        let mut blobs = Vec::new();
+        for _ in 0..count {
+            blobs.push((read_name(&mut reader)?.into_inner(), reader.u64()?));
+        }
+        reader.finish()?;
+        if !blobs.is_sorted_by(|a, b| a.0 < b.0) {
+            return Err(DecodeError::Order("blob names"));
+        }
+        Ok(Self { blobs })
+    }
+}
+
+fn write_name(writer: &mut Writer, name: &BlobName) {
+    writer.u8(u8::try_from(name.as_str().len()).expect("names are at most 128 bytes"));
+    writer.raw(name.as_str().as_bytes());
+}
+
+fn read_name(reader: &mut Reader<'_>) -> Result<Disclosed<BlobName>, DecodeError> {
+    let length = reader.u8()?;
+    let text = std::str::from_utf8(reader.take(length.into())?).unwrap_or_default();
+    let name = text.parse().map_err(|_| DecodeError::Invalid("a blob's name that is none"))?;
+    Ok(declassify(name, Leak::SealedBlobs))
+}
+
+fn write_bytes(writer: &mut Writer, bytes: &[u8]) {
+    writer.count(bytes.len());
+    writer.raw(bytes);
+}
+
+fn read_bytes(reader: &mut Reader<'_>, limits: &Limits) -> Result<Vec<u8>, DecodeError> {
+    let length = reader.count("bytes of a blob", limits.bytes)?;
+    Ok(reader.take(length)?.to_vec())
+}

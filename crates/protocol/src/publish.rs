@@ -1,0 +1,344 @@
+//! Keeping a server's rows as the vault has them: what is there, what is new, what goes.
+//!
+//! A publish asks for the [tags](ContentTag) of an epoch page by page, sends the rows whose tag
+//! is missing or differs, deletes those the vault no longer has, and makes the epoch the
+//! current one. Each step can be repeated, so a publish that was cut off is simply run again.
+
+use crate::leak::{Disclosed, Leak, declassify};
+use crate::names::{ContentTag, Epoch, Revision, RowHandle};
+use crate::rows::RowBatch;
+use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer, ascending, word};
+
+/// Bytes of a tag.
+const TAG_BYTES: usize = 16;
+
+/// Rows to insert or replace, each with its tag.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PublishRows {
+    revision: Disclosed<Revision>,
+    batch: RowBatch,
+    tags: Disclosed<Vec<ContentTag>>,
+}
+
+impl PublishRows {
+    /// A batch with the tags of its rows, in their order: ascending by handle.
+    ///
+    /// # Panics
+    /// When there is another number of tags than of rows.
+    pub fn new(
+        revision: Disclosed<Revision>,
+        batch: RowBatch,
+        tags: Disclosed<Vec<ContentTag>>,
+    ) -> Self {
+        assert_eq!(tags.len(), batch.rows().len(), "a tag for every row");
+        Self { revision, batch, tags }
+    }
+
+    /// The vault's revision.
+    pub fn revision(&self) -> Revision {
+        *self.revision
+    }
+
+    /// The rows.
+    pub fn batch(&self) -> &RowBatch {
+        &self.batch
+    }
+
+    /// Tags of the rows, in their order.
+    pub fn tags(&self) -> &[ContentTag] {
+        &self.tags
+    }
+
+    /// Takes rows and tags out.
+    pub fn into_parts(self) -> (Revision, RowBatch, Vec<ContentTag>) {
+        (*self.revision, self.batch, self.tags.into_inner())
+    }
+
+    /// The wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MessageKind::PublishRows);
+        writer.u64(self.revision.0);
+        self.batch.write(&mut writer);
+        self.tags.iter().for_each(|tag| writer.raw(&tag.0));
+        writer.bytes
+    }
+
+    /// Reads the wire form.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(bytes, MessageKind::PublishRows, limits)?;
+        let revision = reader.revision()?;
+        let batch = RowBatch::read(&mut reader, limits)?;
+        let tags = reader.fields(batch.rows().len(), TAG_BYTES)?.map(tag).collect();
+        reader.finish()?;
+        Ok(Self::new(revision, batch, declassify(tags, Leak::StoredRows)))
+    }
+}
+
+/// Asks for the tags of an epoch, in handle order, from after a handle on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListTags {
+    epoch: Disclosed<Epoch>,
+    after: Option<Disclosed<RowHandle>>,
+}
+
+impl ListTags {
+    /// The page after a handle; the first page after `None`.
+    pub fn new(epoch: Disclosed<Epoch>, after: Option<Disclosed<RowHandle>>) -> Self {
+        Self { epoch, after }
+    }
+
+    /// The epoch.
+    pub fn epoch(&self) -> Epoch {
+        *self.epoch
+    }
+
+    /// The handle after which the page begins.
+    pub fn after(&self) -> Option<RowHandle> {
+        self.after.as_deref().copied()
+    }
+
+    /// The wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MessageKind::ListTags);
+        writer.u64(self.epoch.0);
+        writer.u8(u8::from(self.after.is_some()));
+        writer.u64(self.after().map_or(0, |handle| handle.0));
+        writer.bytes
+    }
+
+    /// Reads the wire form.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(bytes, MessageKind::ListTags, limits)?;
+        let epoch = reader.epoch()?;
+        let after = match (reader.u8()?, reader.u64()?) {
+            (0, 0) => None,
+            (1, handle) => Some(declassify(RowHandle(handle), Leak::StoredRows)),
+            _ => return Err(DecodeError::Invalid("a page that begins nowhere")),
+        };
+        reader.finish()?;
+        Ok(Self::new(epoch, after))
+    }
+}
+
+/// One page of tags. The last page is the one that is not full.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RowTags {
+    /// Handles with their tags, ascending by handle.
+    pub tags: Vec<(RowHandle, ContentTag)>,
+}
+
+impl RowTags {
+    /// Tags on a full page.
+    pub const PAGE: usize = 65_536;
+
+    /// Whether another page may follow.
+    pub fn is_full(&self) -> bool {
+        self.tags.len() >= Self::PAGE
+    }
+
+    /// The wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MessageKind::RowTags);
+        writer.bytes.reserve(4 + self.tags.len() * (8 + TAG_BYTES));
+        writer.count(self.tags.len());
+        for (handle, tag) in &self.tags {
+            writer.u64(handle.0);
+            writer.raw(&tag.0);
+        }
+        writer.bytes
+    }
+
+    /// Reads the wire form.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(bytes, MessageKind::RowTags, limits)?;
+        let count = reader.count("tags", Self::PAGE)?;
+        let tags: Vec<_> = reader
+            .fields(count, 8 + TAG_BYTES)?
+            .map(|field| (RowHandle(word(&field[..8])), tag(&field[8..])))
+            .collect();
+        reader.finish()?;
+        if !tags.is_sorted_by(|a, b| a.0 < b.0) {
+            return Err(DecodeError::Order("row handles"));
+        }
+        Ok(Self { tags })
+    }
+}
+
+/// Rows to remove. Names that are not there are not an error.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeleteRows {
+    revision: Disclosed<Revision>,
+    epoch: Disclosed<Epoch>,
+    handles: Disclosed<Vec<RowHandle>>,
+}
+
+impl DeleteRows {
+    /// Rows of an epoch. Sorts the handles and drops repeated ones.
+    pub fn new(
+        revision: Disclosed<Revision>,
+        epoch: Disclosed<Epoch>,
+        handles: Disclosed<Vec<RowHandle>>,
+    ) -> Self {
+        let (leak, mut handles) = (handles.leak(), handles.into_inner());
+        handles.sort_unstable();
+        handles.dedup();
+        Self { revision, epoch, handles: declassify(handles, leak) }
+    }
+
+    /// The vault's revision.
+    pub fn revision(&self) -> Revision {
+        *self.revision
+    }
+
+    /// The epoch.
+    pub fn epoch(&self) -> Epoch {
+        *self.epoch
+    }
+
+    /// The rows, ascending.
+    pub fn handles(&self) -> &[RowHandle] {
+        &self.handles
+    }
+
+    /// The wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MessageKind::DeleteRows);
+        writer.u64(self.revision.0);
+        writer.u64(self.epoch.0);
+        writer.count(self.handles.len());
+        self.handles.iter().for_each(|handle| writer.u64(handle.0));
+        writer.bytes
+    }
+
+    /// Reads the wire form.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(bytes, MessageKind::DeleteRows, limits)?;
+        let (revision, epoch) = (reader.revision()?, reader.epoch()?);
+        let count = reader.count("rows", limits.rows)?;
+        let handles: Vec<RowHandle> =
+            reader.fields(count, 8)?.map(|field| RowHandle(word(field))).collect();
+        reader.finish()?;
+        ascending("row handles", &handles)?;
+        Ok(Self::new(revision, epoch, declassify(handles, Leak::StoredRows)))
+    }
+}
+
+/// Makes an epoch the one that is searched, in one step, and erases every other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ActivateEpoch {
+    revision: Disclosed<Revision>,
+    epoch: Disclosed<Epoch>,
+}
+
+impl ActivateEpoch {
+    /// An epoch that has been published whole.
+    pub fn new(revision: Disclosed<Revision>, epoch: Disclosed<Epoch>) -> Self {
+        Self { revision, epoch }
+    }
+
+    /// The vault's revision.
+    pub fn revision(&self) -> Revision {
+        *self.revision
+    }
+
+    /// The epoch.
+    pub fn epoch(&self) -> Epoch {
+        *self.epoch
+    }
+
+    /// The wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MessageKind::ActivateEpoch);
+        writer.u64(self.revision.0);
+        writer.u64(self.epoch.0);
+        writer.bytes
+    }
+
+    /// Reads the wire form.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(bytes, MessageKind::ActivateEpoch, limits)?;
+        let activate = Self::new(reader.revision()?, reader.epoch()?);
+        reader.finish()?;
+        Ok(activate)
+    }
+}
+
+/// One epoch as a server holds it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EpochState {
+    /// Its number.
+    pub epoch: Epoch,
+    /// Coordinates of a row.
+    pub width: usize,
+    /// Rows held.
+    pub rows: u64,
+}
+
+/// What a server holds of a collection: the answer to a bare [`MessageKind::Describe`].
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CollectionState {
+    /// The latest revision that was published.
+    pub revision: Revision,
+    /// The epoch that is searched, once one was activated.
+    pub current: Option<Epoch>,
+    /// Every epoch with rows, ascending.
+    pub epochs: Vec<EpochState>,
+}
+
+/// Epochs of a collection that a server lists.
+const MAX_EPOCHS: usize = 1024;
+
+impl CollectionState {
+    /// The wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MessageKind::CollectionState);
+        writer.u64(self.revision.0);
+        writer.u8(u8::from(self.current.is_some()));
+        writer.u64(self.current.map_or(0, |epoch| epoch.0));
+        writer.count(self.epochs.len());
+        for held in &self.epochs {
+            writer.u64(held.epoch.0);
+            writer.u64(held.width as u64);
+            writer.u64(held.rows);
+        }
+        writer.bytes
+    }
+
+    /// Reads the wire form.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(bytes, MessageKind::CollectionState, limits)?;
+        let revision = Revision(reader.u64()?);
+        let current = match (reader.u8()?, reader.u64()?) {
+            (0, 0) => None,
+            (1, epoch) => Some(Epoch(epoch)),
+            _ => return Err(DecodeError::Invalid("a current epoch that is none")),
+        };
+        let count = reader.count("epochs", MAX_EPOCHS)?;
+        let mut epochs = Vec::with_capacity(count);
+        for field in reader.fields(count, 24)? {
+            let width = usize::try_from(word(&field[8..16])).unwrap_or(usize::MAX);
+            crate::wire::within("row width", width, limits.width)?;
+            let (epoch, rows) = (Epoch(word(&field[..8])), word(&field[16..]));
+            epochs.push(EpochState { epoch, width, rows });
+        }
+        reader.finish()?;
+        if !epochs.is_sorted_by(|a, b| a.epoch < b.epoch) {
+            return Err(DecodeError::Order("epochs"));
+        }
+        Ok(Self { revision, current, epochs })
+    }
+}
+
+fn tag(field: &[u8]) -> ContentTag {
+    ContentTag(field.try_into().expect("a field of sixteen bytes"))
+}
+
+impl Reader<'_> {
+    fn revision(&mut self) -> Result<Disclosed<Revision>, DecodeError> {
+        Ok(declassify(Revision(self.u64()?), Leak::CollectionShape))
+    }
+
+    fn epoch(&mut self) -> Result<Disclosed<Epoch>, DecodeError> {
+        Ok(declassify(Epoch(self.u64()?), Leak::CollectionShape))
+    }
+}

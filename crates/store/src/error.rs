@@ -1,0 +1,80 @@
+//! Why an engine could not do what it was asked.
+
+use shard_protocol::{BlobName, CellTag, CollectionName, Epoch, Revision, RowHandle};
+
+/// Why an engine could not do what it was asked.
+#[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// No such collection.
+    #[error("the server holds no collection {0}")]
+    UnknownCollection(CollectionName),
+    /// No rows of that epoch.
+    #[error("the server holds no rows of epoch {0}")]
+    UnknownEpoch(Epoch),
+    /// The epoch was erased when a later one took its place.
+    #[error("epoch {asked} was replaced by epoch {current}: this vault is older than the server")]
+    Replaced {
+        /// Epoch asked for.
+        asked: Epoch,
+        /// The current one.
+        current: Epoch,
+    },
+    /// The epoch has rows but was not activated yet.
+    #[error("epoch {0} is being published and cannot be searched yet")]
+    Pending(Epoch),
+    /// No such row in that cell.
+    #[error("the server holds no row {handle} in cell {cell}")]
+    UnknownRow {
+        /// Cell named.
+        cell: CellTag,
+        /// Row named.
+        handle: RowHandle,
+    },
+    /// The row was deleted.
+    #[error("row {handle} was deleted at revision {revision}: this vault is older than the server")]
+    Deleted {
+        /// Row named.
+        handle: RowHandle,
+        /// When it went.
+        revision: Revision,
+    },
+    /// Rows of another width than those of the epoch.
+    #[error("rows of width {actual} for an epoch of width {expected}")]
+    Width {
+        /// Width of the epoch.
+        expected: usize,
+        /// Width of the rows.
+        actual: usize,
+    },
+    /// A change that comes from before the last one.
+    #[error(
+        "this vault is at revision {given} and revision {latest} was published already: a newer \
+         copy of the vault exists"
+    )]
+    Stale {
+        /// Revision of the change.
+        given: Revision,
+        /// The latest revision.
+        latest: Revision,
+    },
+    /// No such blob.
+    #[error("the server holds no blob {0}")]
+    UnknownBlob(BlobName),
+    /// More than an engine takes.
+    #[error("{what}: at most {most} are kept")]
+    TooMany {
+        /// What is counted.
+        what: &'static str,
+        /// The limit.
+        most: usize,
+    },
+    /// The disk refused, or what it holds is damaged.
+    #[error("cannot {doing}: {reason}")]
+    Engine {
+        /// What was tried.
+        doing: &'static str,
+        /// What came of it.
+        reason: String,
+    },
+}
