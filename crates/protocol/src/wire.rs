@@ -146,6 +146,8 @@ pub struct Limits {
     pub width: usize,
     /// Coefficients of a ring: the planner's largest.
     pub degree: usize,
+    /// Milliseconds of one core that scoring a request may take, as the planner counts them.
+    pub milliseconds: usize,
 }
 
 impl Default for Limits {
@@ -157,6 +159,7 @@ impl Default for Limits {
             rows: 1 << 26,
             width: 16_384,
             degree: 8192,
+            milliseconds: 4000,
         }
     }
 }

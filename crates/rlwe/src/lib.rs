@@ -90,7 +90,7 @@ pub use ntt::TfheNtt;
 pub use ntt::{BACKEND_VARIABLE, Backend, Ntt, UnknownBackend};
 pub use pack::{PackError, packed_len};
 pub use parameters::{MODULUS, ParameterError, Parameters, RingDegree};
-pub use plan::{Estimate, Objective, Plan, Workload, candidates, plan};
+pub use plan::{Estimate, Objective, Plan, Workload, candidates, plan, server_seconds};
 pub use portable::PortableNtt;
 pub use response::Response;
 pub use ring::{Coefficients, Evaluations, Poly, Ring};

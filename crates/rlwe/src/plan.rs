@@ -234,17 +234,10 @@ fn estimate(
     span: Option<MergeSpan>,
     error: f64,
 ) -> Estimate {
-    let n = layout.degree().coefficients() as f64;
-    let linear = n / 2048.0;
-    let transform = linear * n.log2() / 11.0;
+    let (linear, transform) = growth(layout.degree());
     let count: usize = workload.groups.iter().sum();
     let ciphertexts = layout.ciphertexts(workload.groups.len());
     let responses = layout.responses(count);
-    let merges = if span.is_some() { layout.leaves(count) - responses } else { 0 };
-    let server = TIMES.prepare * transform * ciphertexts as f64
-        + TIMES.product * transform * products(workload, layout) as f64
-        + TIMES.merge * transform * merges as f64
-        + TIMES.respond * transform * responses as f64;
     let client = TIMES.key * linear
         + TIMES.encrypt * transform * ciphertexts as f64
         + TIMES.open * linear * responses as f64
@@ -256,7 +249,7 @@ fn estimate(
         (None, _) => 0,
     };
     Estimate {
-        server,
+        server: server_seconds(layout, workload.groups),
         client,
         bytes_up: ciphertexts * Ciphertext::byte_len(parameters),
         bytes_down: (0..responses).map(down).sum(),
@@ -265,13 +258,34 @@ fn estimate(
     }
 }
 
+/// How much longer than at `N = 2048` an operation takes that is linear in the degree, and one
+/// that transforms.
+fn growth(degree: RingDegree) -> (f64, f64) {
+    let n = degree.coefficients() as f64;
+    let linear = n / 2048.0;
+    (linear, linear * n.log2() / 11.0)
+}
+
+/// Seconds of one core that scoring takes: `groups[i]` operands against query `i`.
+pub fn server_seconds(layout: &Layout, groups: &[usize]) -> f64 {
+    let (_, transform) = growth(layout.degree());
+    let count: usize = groups.iter().sum();
+    let responses = layout.responses(count);
+    let merges = if layout.is_merged() { layout.leaves(count) - responses } else { 0 };
+    let operations = TIMES.prepare * layout.ciphertexts(groups.len()) as f64
+        + TIMES.product * products(layout, groups) as f64
+        + TIMES.merge * merges as f64
+        + TIMES.respond * responses as f64;
+    operations * transform
+}
+
 /// Products of polynomials: for every response before merging, the blocks of queries it touches.
-fn products(workload: &Workload<'_>, layout: &Layout) -> usize {
+fn products(layout: &Layout, groups: &[usize]) -> usize {
     let (slots, blocks) = (layout.slots(), layout.blocks());
     let mut products = 0;
     let mut last = None;
     let mut index = 0;
-    for (query, &size) in workload.groups.iter().enumerate() {
+    for (query, &size) in groups.iter().enumerate() {
         if size == 0 {
             continue;
         }
@@ -391,9 +405,9 @@ mod tests {
         let groups = [3, 0, 1, 5];
         let layout = Layout::packed(RingDegree::N2048, 500, 1, 1, false).unwrap(); // four slots
         // Responses hold operands of queries {0, 2}, {3}, {3}.
-        assert_eq!(products(&workload(500, &groups, false), &layout), 4);
+        assert_eq!(products(&layout, &groups), 4);
         let layout = Layout::packed(RingDegree::N2048, 500, 2, 2, false).unwrap(); // four slots
         // Blocks of queries {0}, {2, 3}: {0, 1}, {1}, {1}, two tiles each.
-        assert_eq!(products(&workload(500, &groups, false), &layout), 8);
+        assert_eq!(products(&layout, &groups), 8);
     }
 }
