@@ -11,6 +11,12 @@ use shard_rlwe::slots::SlotsParameters;
 
 use crate::commands::audit::Audit;
 use crate::commands::bench::Bench;
+use crate::commands::delete::Delete;
+use crate::commands::export::Export;
+use crate::commands::passphrase::Passphrase;
+use crate::commands::recovery::Recovery;
+use crate::commands::refit::Refit;
+use crate::commands::rekey::Rekey;
 use crate::commands::reproduce::Reproduce;
 use crate::foils::{self, Foils};
 
@@ -33,6 +39,12 @@ pub enum Command {
     Init(Init),
     /// Add documents to a vault, or replace those whose id is known; the first ingest fits the model
     Ingest(Ingest),
+    /// Remove documents from a vault
+    Delete(Delete),
+    /// Fit a new model to a vault's documents and begin a new epoch with it
+    Refit(Refit),
+    /// Give a vault's documents fresh keys and names, and so revoke every exported vault
+    Rekey(Rekey),
     /// Search a vault's documents under encryption
     Search(Search),
     /// Judge retrieval quality against raw exact search
@@ -43,6 +55,12 @@ pub enum Command {
     Reproduce(Reproduce),
     /// Say what a vault holds and how it is set up
     Status(Status),
+    /// Change what opens a vault
+    Passphrase(Passphrase),
+    /// Make a code that opens a vault whose passphrase is lost, and print it once
+    Recovery(Recovery),
+    /// Make a vault for somebody who may search and nothing else
+    Export(Export),
     /// Measure what encrypted scoring costs on this machine
     Bench {
         #[command(subcommand)]
@@ -53,6 +71,15 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+/// What is to open a vault from now on.
+#[derive(Args)]
+pub struct NewUnlockArguments {
+    /// File with at least 32 random bytes that is to unlock the vault instead of a passphrase; made
+    /// if it does not exist (otherwise: SHARD_NEW_PASSPHRASE, or asked for at the terminal)
+    #[arg(long, value_name = "FILE")]
+    pub new_key_file: Option<PathBuf>,
 }
 
 /// How requests are made.
@@ -196,6 +223,9 @@ pub struct Ingest {
     /// Queries to make the automatic choices for [default: documents with noise]
     #[arg(long, value_name = "FILE")]
     pub sample_queries: Option<PathBuf>,
+    /// Remove the documents of the vault that are not among these
+    #[arg(long)]
+    pub delete_missing: bool,
     /// Column of a .parquet with the ids
     #[arg(long, value_name = "NAME", default_value = crate::input::ID_COLUMN)]
     pub id_column: String,

@@ -6,24 +6,52 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use rand::TryRng;
-use shard_client::vault::{MIN_KEY_FILE_BYTES, Unlock, Vault};
+use shard_client::vault::{MIN_KEY_FILE_BYTES, RecoveryCode, Unlock, Vault};
 use zeroize::Zeroizing;
 
-use crate::args::VaultArguments;
+use crate::args::{NewUnlockArguments, VaultArguments};
 use crate::output;
 
-const VARIABLE: &str = "SHARD_PASSPHRASE";
+/// A secret that a person types and a script puts into the environment.
+struct Source {
+    name: &'static str,
+    variable: &'static str,
+    /// What there is instead of a terminal.
+    ways: &'static str,
+}
+
+const PASSPHRASE: Source = Source {
+    name: "passphrase",
+    variable: "SHARD_PASSPHRASE",
+    ways: "set SHARD_PASSPHRASE, give --key-file,",
+};
+const NEW_PASSPHRASE: Source = Source {
+    name: "new passphrase",
+    variable: "SHARD_NEW_PASSPHRASE",
+    ways: "set SHARD_NEW_PASSPHRASE, give --new-key-file,",
+};
+const RECOVERY_CODE: Source = Source {
+    name: "recovery code",
+    variable: "SHARD_RECOVERY_CODE",
+    ways: "set SHARD_RECOVERY_CODE",
+};
 
 /// Opens an existing vault.
 pub fn open(arguments: &VaultArguments) -> Result<Vault> {
     let unlock = match &arguments.key_file {
         Some(path) => key_file(path)?,
-        None => Unlock::Passphrase(passphrase("Passphrase: ")?),
+        None => Unlock::Passphrase(PASSPHRASE.obtain("Passphrase: ")?),
     };
     Ok(Vault::open(&arguments.vault, &unlock)?)
 }
 
-/// What will open a vault that is about to be made.
+/// Opens an existing vault with its recovery code.
+pub fn recover(vault: &Path) -> Result<Vault> {
+    let typed = RECOVERY_CODE.obtain("Recovery code: ")?;
+    Ok(Vault::open(vault, &Unlock::Recovery(RecoveryCode::parse(&typed)?))?)
+}
+
+/// What will open a vault that is about to be made or changed.
 pub struct Chosen<'a> {
     /// What opens it.
     pub unlock: Unlock,
@@ -32,7 +60,7 @@ pub struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    /// The vault was made: tells of a new key file.
+    /// It was done: tells of a new key file.
     pub fn announce(&self) {
         if let Some(path) = self.new_key_file {
             output::note(&format!(
@@ -42,7 +70,7 @@ impl Chosen<'_> {
         }
     }
 
-    /// The vault was not made: a new key file would open nothing and is removed again.
+    /// It was not done: a new key file would open nothing and is removed again.
     pub fn discard(self) {
         if let Some(path) = self.new_key_file {
             // Best effort: the error that led here matters more.
@@ -51,18 +79,28 @@ impl Chosen<'_> {
     }
 }
 
-/// Chooses what will open a vault. A key file that does not exist is made.
+/// Chooses what will open a vault about to be made. A key file that does not exist is made.
 pub fn choose(arguments: &VaultArguments) -> Result<Chosen<'_>> {
-    let new_key_file = arguments.key_file.as_deref().filter(|path| !path.exists());
-    let unlock = match &arguments.key_file {
+    choose_by(arguments.key_file.as_deref(), &PASSPHRASE)
+}
+
+/// Chooses what will open a vault beside or instead of what opened the present one.
+pub fn choose_new(arguments: &NewUnlockArguments) -> Result<Chosen<'_>> {
+    choose_by(arguments.new_key_file.as_deref(), &NEW_PASSPHRASE)
+}
+
+fn choose_by<'a>(path: Option<&'a Path>, source: &Source) -> Result<Chosen<'a>> {
+    let new_key_file = path.filter(|path| !path.exists());
+    let unlock = match path {
         Some(path) if new_key_file.is_some() => make_key_file(path)?,
         Some(path) => key_file(path)?,
         None => {
-            let phrase = passphrase("New passphrase: ")?;
+            let phrase = source.obtain("New passphrase: ")?;
             if phrase.is_empty() {
                 bail!("an empty passphrase protects nothing");
             }
-            if asked() && *passphrase("Repeat it: ")? != *phrase {
+            let asked = std::env::var_os(source.variable).is_none();
+            if asked && *source.obtain("Repeat it: ")? != *phrase {
                 bail!("the two passphrases differ");
             }
             Unlock::Passphrase(phrase)
@@ -71,20 +109,22 @@ pub fn choose(arguments: &VaultArguments) -> Result<Chosen<'_>> {
     Ok(Chosen { unlock, new_key_file })
 }
 
-fn asked() -> bool {
-    std::env::var_os(VARIABLE).is_none()
-}
-
-fn passphrase(prompt: &str) -> Result<Zeroizing<String>> {
-    match std::env::var(VARIABLE) {
-        Ok(phrase) => return Ok(Zeroizing::new(phrase)),
-        Err(std::env::VarError::NotUnicode(_)) => bail!("{VARIABLE} is not valid UTF-8"),
-        Err(std::env::VarError::NotPresent) => {}
+impl Source {
+    /// The secret from the environment, or asked for.
+    fn obtain(&self, prompt: &str) -> Result<Zeroizing<String>> {
+        let Self { name, variable, ways } = self;
+        match std::env::var(variable) {
+            Ok(secret) => return Ok(Zeroizing::new(secret)),
+            Err(std::env::VarError::NotUnicode(_)) => bail!("{variable} is not valid UTF-8"),
+            Err(std::env::VarError::NotPresent) => {}
+        }
+        if !std::io::stdin().is_terminal() {
+            bail!("no {name}: {ways} or run at a terminal");
+        }
+        rpassword::prompt_password(prompt)
+            .map(Zeroizing::new)
+            .with_context(|| format!("cannot read the {name}"))
     }
-    if !std::io::stdin().is_terminal() {
-        bail!("no passphrase: set {VARIABLE}, give --key-file, or run at a terminal");
-    }
-    rpassword::prompt_password(prompt).map(Zeroizing::new).context("cannot read the passphrase")
 }
 
 fn key_file(path: &Path) -> Result<Unlock> {
@@ -102,8 +142,18 @@ fn make_key_file(path: &Path) -> Result<Unlock> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let written = options.open(path).and_then(|mut file| {
         file.write_all(&bytes)?;
-        file.sync_all()
+        file.sync_all()?;
+        sync_parent(path)
     });
     written.with_context(|| format!("cannot write key file {}", path.display()))?;
     Ok(Unlock::KeyFile(bytes))
+}
+
+/// Waits until the file's name is on disk: a vault must not outlive the only key to it.
+fn sync_parent(path: &Path) -> std::io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if cfg!(unix) {
+        fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+    }
+    Ok(())
 }

@@ -6,8 +6,23 @@ use std::process::{Command, Stdio};
 
 use support::{Desk, KEY, VAULT, refusal};
 
-const COMMANDS: [&str; 9] =
-    ["demo", "init", "ingest", "search", "eval", "audit", "reproduce", "status", "completions"];
+const COMMANDS: [&str; 15] = [
+    "demo",
+    "init",
+    "ingest",
+    "delete",
+    "refit",
+    "rekey",
+    "search",
+    "eval",
+    "audit",
+    "reproduce",
+    "status",
+    "passphrase",
+    "recovery",
+    "export",
+    "completions",
+];
 
 #[test]
 fn every_command_has_help() {
@@ -35,13 +50,14 @@ fn completions_know_the_commands() {
 #[test]
 fn wrong_usage_exits_with_two_and_names_the_mistake() {
     let desk = Desk::new();
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (&[], "Usage: shard"),
         (&["retrieve"], "retrieve"),
         (&["--fast"], "--fast"),
         (&["ingest", VAULT, "docs.npy", "--fast"], "--fast"),
         (&["ingest", VAULT], "<DOCUMENTS>"),
         (&["search", VAULT], "--query"),
+        (&["delete", VAULT], "<ID>"),
         (&["search", VAULT, "--query", "q.npy", "-k", "0"], "at least 1"),
         (&["completions", "cmd"], "cmd"),
     ];

@@ -150,7 +150,7 @@ fn commands_need_a_vault() {
 }
 
 /// Every file of a vault in use, with a command that needs it.
-const FILES: [(&str, &[&str]); 7] = [
+const FILES: [(&str, &[&str]); 8] = [
     ("KEYRING", &["search", VAULT, "--query", "query.npy"]),
     ("MANIFEST", &["search", VAULT, "--query", "query.npy"]),
     ("settings-", &["status", VAULT]),
@@ -158,6 +158,7 @@ const FILES: [(&str, &[&str]); 7] = [
     ("index-", &["search", VAULT, "--query", "query.npy"]),
     ("release-", &["search", VAULT, "--query", "query.npy"]),
     ("vectors-", &["ingest", VAULT, "docs.npy"]),
+    ("upkeep-", &["status", VAULT]),
 ];
 
 /// Damages each file of a vault in turn, in every given way (`None` removes it): the command that

@@ -42,11 +42,11 @@ pub(crate) fn draw_canaries(
     (0..count as u32)
         .map(|number| {
             let handle = (0..u32::MAX)
-                .map(|attempt| keys.canary_handle(model.epoch(), number, attempt))
+                .map(|attempt| keys.canary_handle(number, attempt))
                 .find(|handle| in_use.insert(*handle))
                 .expect("four billion words of a canary are not all in use");
             let cell = cells.map(|cells| number % cells as u32);
-            let mut words = keys.canary_words(model.epoch(), number);
+            let mut words = keys.canary_words(number);
             let wanted = norms[(words.next_u64() % norms.len() as u64) as usize];
             let mut residual = vec![0.0; variances.len()];
             Normals::new(&mut words).fill(&mut residual);
@@ -75,9 +75,9 @@ impl Canary {
     }
 
     /// The row as it is published.
-    pub(crate) fn row(&self, model: &Model, keys: &KeySchedule) -> Row {
+    pub(crate) fn row(&self, keys: &KeySchedule) -> Row {
         Row {
-            cell: keys.cell_tag(model.epoch(), self.owner()),
+            cell: keys.cell_tag(self.owner()),
             handle: self.handle,
             coordinates: self.coordinates.clone(),
         }

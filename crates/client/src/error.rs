@@ -46,6 +46,15 @@ pub enum ClientError {
     /// An id that cannot be stored.
     #[error("an id of {0} bytes: between 1 and 65535 are supported")]
     IdLength(usize),
+    /// Documents to be deleted that are not there.
+    #[error("{}; nothing was deleted", unknown(.0))]
+    UnknownIds(Vec<String>),
+    /// A deletion of everything.
+    #[error(
+        "that would delete all {0} documents, and a collection keeps at least one; to be rid of it, \
+         delete the vault"
+    )]
+    NothingLeft(usize),
     /// The model could not be fitted.
     #[error("cannot fit the principal components: {0}")]
     Pca(#[from] PcaError),
@@ -62,7 +71,7 @@ pub enum ClientError {
     #[error(transparent)]
     Route(#[from] RouteError),
     /// A vector too long for the fixed point of its epoch.
-    #[error("{0}; fit a new model")]
+    #[error("{0}; fit a new model (shard refit) or scale the vector down")]
     Overflow(#[from] OperandOverflow),
     /// A document of the index has no row in the release.
     #[error("row {0} is missing from the release: ingest the documents again")]
@@ -105,4 +114,18 @@ pub enum ClientError {
     /// The server's answer is not one.
     #[error("the server's answer cannot be read: {0}")]
     Answer(#[from] DecodeError),
+}
+
+/// Ids of an error that are listed; the others are counted.
+const LISTED_IDS: usize = 10;
+
+/// Names ids that are not in a vault.
+fn unknown(ids: &[String]) -> String {
+    let listed: Vec<String> = ids.iter().take(LISTED_IDS).map(|id| format!("{id:?}")).collect();
+    let verb = if ids.len() == 1 { "is" } else { "are" };
+    let more = match ids.len().saturating_sub(LISTED_IDS) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more} {verb} not in the vault", listed.join(", "))
 }

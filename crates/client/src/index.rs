@@ -1,14 +1,18 @@
 //! The routing index: what the client keeps of every row.
 
+mod codec;
+mod removal;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, HashSet};
 
 use shard_geometry::CellLists;
 use shard_protocol::RowHandle;
 use shard_rlwe::OperandBound;
 
-use crate::payload::{PayloadError, Reader, Writer};
-
-const VERSION: u16 = 1;
+use crate::payload::PayloadError;
+pub(crate) use removal::Removal;
 
 /// Ids, routing prefixes, cells and handles by row, in the order of ingestion.
 pub struct Index {
@@ -26,6 +30,11 @@ pub struct Index {
     /// Norm of each document's own vector.
     lengths: Vec<f32>,
     longest_prefix: f64,
+    /// The attempt at which the names of new ids begin. It only grows within an epoch, past every
+    /// attempt of a row that was deleted, so a deleted id that comes back gets another name than
+    /// any it had, and with a key of its own another key: two vectors under one key would show
+    /// their inner product. One number for all ids, so that nothing is kept of those deleted.
+    first_attempt: u32,
 }
 
 /// A row that is no document: its score is known beforehand, so an answer can be checked by it.
@@ -65,6 +74,7 @@ impl Index {
             canaries: Vec::new(),
             lengths: Vec::new(),
             longest_prefix: 0.0,
+            first_attempt: 0,
         }
     }
 
@@ -143,11 +153,35 @@ impl Index {
         self.handles.iter().copied().chain(canaries).collect()
     }
 
+    /// The attempt at which the names of new ids begin.
+    pub(crate) fn first_attempt(&self) -> u32 {
+        self.first_attempt
+    }
+
+    /// Keeps the words of all ids up to this attempt from being taken again.
+    pub(crate) fn retire(&mut self, attempt: u32) {
+        self.first_attempt = self.first_attempt.max(attempt.saturating_add(1));
+    }
+
+    /// Removes rows; those after them move up. The lists are to be rebuilt.
+    pub(crate) fn remove(&mut self, rows: &[u32]) {
+        let gone = Removal::new(self.rows(), rows);
+        gone.apply(&mut self.ids, 1);
+        gone.apply(&mut self.handles, 1);
+        gone.apply(&mut self.prefixes, self.prefix_width);
+        if !self.cells.is_empty() {
+            gone.apply(&mut self.cells, 1);
+        }
+        gone.apply(&mut self.norms, 1);
+        gone.apply(&mut self.lengths, 1);
+        self.longest_prefix =
+            self.prefixes.chunks_exact(self.prefix_width).map(norm).fold(0.0, f64::max);
+    }
+
     /// Appends a row, or replaces row `existing`.
     pub(crate) fn put(&mut self, existing: Option<u32>, row: &IndexedRow<'_>) {
         debug_assert_eq!(row.prefix.len(), self.prefix_width);
-        let squared: f64 = row.prefix.iter().map(|&u| f64::from(u) * f64::from(u)).sum();
-        self.longest_prefix = self.longest_prefix.max(squared.sqrt());
+        self.longest_prefix = self.longest_prefix.max(norm(row.prefix));
         let norm = (row.bound.norm() as f32).next_up();
         match existing {
             None => {
@@ -183,87 +217,10 @@ impl Index {
         };
         Ok(())
     }
-
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(VERSION);
-        writer.u64(self.ids.len() as u64);
-        self.ids.iter().for_each(|id| writer.string(id));
-        writer.u64s(self.handles.iter().map(|handle| handle.0));
-        writer.u64(self.prefix_width as u64);
-        writer.f32s(&self.prefixes);
-        writer.u32s(&self.cells);
-        writer.u64(self.canaries.len() as u64);
-        for canary in &self.canaries {
-            writer.u64(canary.handle.0);
-            writer.u64(canary.cell.map_or(u64::MAX, u64::from));
-            writer.i32s(&canary.coordinates);
-        }
-        writer.f32s(&self.lengths);
-        writer.f32s(&self.norms);
-        writer.f64(self.longest_prefix);
-        writer.bytes
-    }
-
-    /// Reads the index of a model with this prefix width and number of cells.
-    pub(crate) fn decode(
-        bytes: &[u8],
-        prefix_width: usize,
-        cell_count: Option<usize>,
-    ) -> Result<Self, PayloadError> {
-        let mut reader = Reader::new(bytes, VERSION)?;
-        let rows = reader.size()?;
-        let mut ids = Vec::new();
-        for _ in 0..rows {
-            ids.push(reader.string()?);
-        }
-        let mut index = Self {
-            ids,
-            handles: reader.u64s()?.into_iter().map(RowHandle).collect(),
-            prefix_width: reader.size()?,
-            prefixes: reader.f32s()?,
-            cells: reader.u32s()?,
-            lists: None,
-            canaries: read_canaries(&mut reader)?,
-            lengths: reader.f32s()?,
-            norms: reader.f32s()?,
-            longest_prefix: reader.f64()?,
-        };
-        reader.finish()?;
-        let expected_cells = if cell_count.is_some() { rows } else { 0 };
-        if index.prefix_width != prefix_width
-            || index.handles.len() != rows
-            || Some(index.prefixes.len()) != rows.checked_mul(prefix_width)
-            || index.cells.len() != expected_cells
-            || u32::try_from(rows).is_err()
-            || index.norms.len() != rows
-            || index.norms.iter().any(|norm| !norm.is_finite())
-            || !index.longest_prefix.is_finite()
-            || index.lengths.len() != rows
-            || index.lengths.iter().any(|length| !length.is_finite())
-            || index.canaries.iter().any(|canary| canary.cell.is_some() != cell_count.is_some())
-            || index.prefixes.iter().any(|u| !u.is_finite())
-        {
-            return Err(PayloadError::Invalid("its parts do not go together".into()));
-        }
-        index.rebuild_lists(cell_count)?;
-        Ok(index)
-    }
 }
 
-fn read_canaries(reader: &mut Reader<'_>) -> Result<Vec<Canary>, PayloadError> {
-    let mut canaries = Vec::new();
-    for _ in 0..reader.size()? {
-        let handle = RowHandle(reader.u64()?);
-        let cell =
-            match reader.u64()? {
-                u64::MAX => None,
-                cell => Some(u32::try_from(cell).map_err(|_| {
-                    PayloadError::Invalid("a canary in a cell that cannot be".into())
-                })?),
-            };
-        canaries.push(Canary { handle, cell, coordinates: reader.i32s()? });
-    }
-    Ok(canaries)
+fn norm(prefix: &[f32]) -> f64 {
+    prefix.iter().map(|&u| f64::from(u) * f64::from(u)).sum::<f64>().sqrt()
 }
 
 impl std::fmt::Debug for Index {

@@ -5,7 +5,10 @@
 //! * [`vault`]: the owner's directory, sealed and atomic.
 //! * [`Model`]: what is fitted to the documents: basis, split, cells. A secret.
 //! * [`KeySchedule`]: every key and every name the server knows, from one master secret.
-//! * [`ingest`]: a document's journey. [`Searcher::search`]: a query's journey. Each reads top
+//! * [`ingest`], [`delete_documents`], [`refit`], [`rekey`]: what changes a collection, each all or
+//!   nothing. [`Upkeep`] says when a refit is due. [`export_query_vault`]: a vault that can only
+//!   search.
+//! * `protect`: a document's journey. [`Searcher::search`]: a query's journey. Each reads top
 //!   to bottom in one file, `protect` and `search`.
 //! * [`Transport`]: how a request reaches a server; the embedded one and a network look alike.
 //!
@@ -26,16 +29,20 @@ mod session;
 mod settings;
 mod slots;
 mod transport;
+mod upkeep;
 pub mod vault;
 
 pub use collection::{
-    Collection, Documents, Ingested, create_vault, ingest, release, stored_vectors, vault_settings,
+    Collection, Deleted, Documents, Ingested, MissingIds, NewEpoch, create_vault, delete_documents,
+    export_query_vault, ingest, refit, rekey, release, stored_vectors, synchronise, upkeep,
+    vault_settings,
 };
 pub use error::ClientError;
 pub use index::Index;
-pub use keys::{KeyOwner, KeySchedule};
+pub use keys::{CONTENT_TAG_BYTES, KeyOwner, KeySchedule};
 pub use model::{Model, TuningRecord, WidthTried};
 pub use payload::PayloadError;
 pub use search::{Answer, Cost, LayoutChoice, SearchOptions, Searcher, Timings};
 pub use settings::{CellCount, Choice, Settings, TransformKind};
 pub use transport::Transport;
+pub use upkeep::{Balance, Figures, RefitReason, Upkeep};

@@ -17,7 +17,8 @@ use crate::keys::{KeyOwner, KeySchedule};
 use crate::payload::{PayloadError, Reader, Writer};
 use crate::settings::{CellCount, Choice, Settings};
 
-const VERSION: u16 = 1;
+/// Version 1 belonged to a key schedule without secrets of epochs.
+const VERSION: u16 = 2;
 
 /// Fewest candidates that are chosen automatically: a corpus may grow after it was fitted.
 const FEWEST_CANDIDATES: usize = 32;
@@ -132,6 +133,11 @@ impl Model {
         })
     }
 
+    /// The same model under the keys and names of another epoch.
+    pub(crate) fn in_epoch(self, epoch: Epoch) -> Self {
+        Self { epoch, ..self }
+    }
+
     /// What the owner asked for.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -187,7 +193,7 @@ impl Model {
 
     /// The key that turns residuals of an owner.
     pub(crate) fn key(&self, keys: &KeySchedule, owner: KeyOwner) -> Arc<Transform> {
-        keys.transform(self.settings.transform, self.split.private(), self.epoch, owner)
+        keys.transform(self.settings.transform, self.split.private(), owner)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

@@ -10,7 +10,10 @@ pub enum PayloadError {
     #[error("{0} bytes follow its end")]
     Trailing(usize),
     /// Written by another version.
-    #[error("it has version {actual}; this program reads version {expected}")]
+    #[error(
+        "it has version {actual} and this program reads version {expected}: use the program that \
+         wrote it, or make a new vault and ingest the documents again"
+    )]
     Version {
         /// Version found.
         actual: u16,

@@ -100,26 +100,33 @@ fn turn(
     let rows = batch.rows.iter().zip(residuals.chunks_exact(width));
     rows.map(|(&row, residual)| {
         let coordinates = model.operand_scale().quantise(residual)?;
-        let cell = keys.cell_tag(model.epoch(), owner(row));
+        let cell = keys.cell_tag(owner(row));
         Ok((row, Row { cell, handle: handles[row as usize], coordinates }))
     })
     .collect()
 }
 
 /// A fresh handle for an id: the first of its pseudorandom words that is not in use, after the
-/// one it had before. Two ids share a word about once in 2^64 pairs; words before the last are
-/// never taken again, so neither are the keys that belong to them.
+/// one it had before or, for an id that is not there, from `first` on. Two ids share a word about
+/// once in 2^64 pairs; words before the last are never taken again, so neither are the keys that
+/// belong to them.
 pub(crate) fn assign_handle(
-    model: &Model,
     keys: &KeySchedule,
     id: &str,
     before: Option<RowHandle>,
+    first: u32,
     in_use: &mut HashSet<RowHandle>,
 ) -> RowHandle {
-    let words = || (0..u32::MAX).map(|attempt| keys.row_handle(model.epoch(), id, attempt));
-    let used = before.and_then(|before| words().position(|handle| handle == before));
-    words()
-        .skip(used.map_or(0, |used| used + 1))
+    let first = before.map_or(first, |before| attempt_of(keys, id, before) + 1);
+    (first..u32::MAX)
+        .map(|attempt| keys.row_handle(id, attempt))
         .find(|handle| in_use.insert(*handle))
         .expect("four billion words of an id are not all in use")
+}
+
+/// Which of the words of an id its handle is.
+pub(crate) fn attempt_of(keys: &KeySchedule, id: &str, handle: RowHandle) -> u32 {
+    (0..u32::MAX)
+        .find(|attempt| keys.row_handle(id, *attempt) == handle)
+        .expect("a handle is one of the words of its id")
 }

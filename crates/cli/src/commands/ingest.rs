@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use rand::rand_core::UnwrapErr;
 use rand::rngs::SysRng;
 use serde_json::json;
-use shard_client::{Collection, Documents, ingest};
+use shard_client::{Collection, Documents, ingest, synchronise, upkeep};
 
-use super::vectors;
+use super::{drift, vectors};
 use crate::args::Ingest;
 use crate::input::{read_parquet, read_queries, read_vectors};
 use crate::output::{Output, grouped, progress};
@@ -35,7 +35,8 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     let bar = progress("protecting", ids.len());
     let documents =
         Documents { ids: &ids, vectors: &vectors_read, sample_queries: sample.as_ref() };
-    let done = ingest(&mut vault, &documents, &|rows| bar.inc(rows as u64), &mut UnwrapErr(SysRng));
+    let take = if arguments.delete_missing { synchronise } else { ingest };
+    let done = take(&mut vault, &documents, &|rows| bar.inc(rows as u64), &mut UnwrapErr(SysRng));
     bar.finish_and_clear();
     let done = done?;
     let seconds = start.elapsed().as_secs_f64();
@@ -57,20 +58,28 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
             if model.tuning().owners_queries { "queries" } else { "documents with noise" },
         ))?;
     }
+    let deleted = match arguments.delete_missing {
+        true => format!("{} deleted, ", grouped(done.deleted)),
+        false => String::new(),
+    };
     output.line(format!(
-        "{} documents added, {} replaced, {} in the vault ({seconds:.1} s)",
+        "{} documents added, {} replaced, {deleted}{} in the vault ({seconds:.1} s)",
         grouped(done.added),
         grouped(done.replaced),
         grouped(collection.index().rows()),
     ))?;
+    let upkeep = upkeep(&vault)?;
+    drift::say_when_due(&output, &upkeep, &arguments.vault.vault)?;
     output.result(&json!({
         "added": done.added,
         "replaced": done.replaced,
+        "deleted": done.deleted,
         "documents": collection.index().rows(),
         "fitted": done.fitted,
         "d_pub": model.split().public(),
         "candidates": model.candidates(),
         "tuning": model.tuning(),
+        "refit_due": drift::reasons(&upkeep),
         "seconds": seconds,
     }))
 }

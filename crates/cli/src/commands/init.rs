@@ -33,5 +33,9 @@ pub fn run(arguments: &Init, json: Option<&Path>) -> Result<()> {
     let directory = arguments.vault.vault.display();
     output.line(format!("made the vault {directory}"))?;
     output.line(format!("next: shard ingest {directory} DOCUMENTS"))?;
+    output.line(format!(
+        "and: shard recovery {directory}, for a code to write down: there is no other way in once \
+         what opens it is lost"
+    ))?;
     output.result(&json!({ "vault": arguments.vault.vault, "settings": settings }))
 }

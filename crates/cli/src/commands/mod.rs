@@ -2,13 +2,22 @@
 
 pub mod audit;
 pub mod bench;
+pub mod delete;
 pub mod demo;
+mod drift;
 pub mod eval;
+pub mod export;
 pub mod ingest;
 pub mod init;
+pub mod passphrase;
+pub mod recovery;
+pub mod refit;
+pub mod rekey;
 pub mod reproduce;
 pub mod search;
 pub mod status;
+
+use std::path::Path;
 
 use anyhow::Result;
 use clap::CommandFactory;
@@ -16,6 +25,7 @@ use shard_geometry::VectorSet;
 
 use crate::args::Arguments;
 use crate::input::Documents;
+use crate::output::{Output, printable};
 
 /// Prints completions.
 pub fn completions(shell: clap_complete::Shell) -> Result<()> {
@@ -27,4 +37,10 @@ pub fn completions(shell: clap_complete::Shell) -> Result<()> {
 /// Validated vectors of what was read.
 fn vectors(documents: Documents) -> Result<(Vec<String>, VectorSet)> {
     Ok((documents.ids, VectorSet::new(documents.width, documents.values)?))
+}
+
+/// What is left to do after the rows of a vault have changed.
+fn publish_next(output: &Output<'_>, vault: &Path) -> Result<()> {
+    let vault = printable(&vault.display().to_string());
+    output.line(format!("next: shard publish {vault} --server URL"))
 }

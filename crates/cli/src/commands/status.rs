@@ -4,8 +4,10 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::json;
-use shard_client::{CellCount, ClientError, Collection, vault_settings};
+use shard_client::vault::VaultAccess;
+use shard_client::{CellCount, ClientError, Collection, upkeep, vault_settings};
 
+use super::drift;
 use crate::args::Status;
 use crate::output::{Output, grouped};
 use crate::unlock;
@@ -22,9 +24,18 @@ pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
         Ok(collection) => collection,
         Err(ClientError::Empty) => {
             output.line(format!("no documents yet; keys: {keys}"))?;
-            return output.result(&json!({ "documents": 0, "settings": settings }));
+            return output.result(&json!({
+                "documents": 0,
+                "settings": settings,
+                "recovery": vault.has_recovery(),
+            }));
         }
         Err(error) => return Err(error.into()),
+    };
+    // A query vault does not know; everything is read before anything is printed.
+    let upkeep = match vault.access() {
+        VaultAccess::Owner => Some(upkeep(&vault)?),
+        VaultAccess::Query => None,
     };
     let (model, index) = (collection.model(), collection.index());
     output.line(format!("documents    {}", grouped(index.rows())))?;
@@ -43,7 +54,24 @@ pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
         if model.tuning().owners_queries { "queries" } else { "documents with noise" },
     ))?;
     output.line(format!("epoch        {}", model.epoch()))?;
+    match &upkeep {
+        Some(upkeep) => {
+            let code = if vault.has_recovery() { "there is one" } else { "none" };
+            output.line(format!("recovery     {code}"))?;
+            output.line(drift::table(upkeep))?;
+            drift::say_when_due(&output, upkeep, &arguments.vault.vault)?;
+        }
+        None => output.line(format!(
+            "access       a query vault of revision {}: it can be searched and no more",
+            collection.revision()
+        ))?,
+    }
     output.result(&json!({
+        "access": if upkeep.is_some() { "owner" } else { "query" },
+        "revision": collection.revision(),
+        "recovery": vault.has_recovery(),
+        "drift": upkeep.as_ref().map(drift::report),
+        "refit_due": upkeep.as_ref().map(drift::reasons),
         "documents": index.rows(),
         "width": model.split().width(),
         "d_pub": model.split().public(),

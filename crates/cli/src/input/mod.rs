@@ -66,6 +66,11 @@ pub fn read_parquet(path: &Path, id_column: &str, vector_column: &str) -> Result
     parquet::read(open(path)?, id_column, vector_column).map_err(in_file(path))
 }
 
+/// Reads ids from a text file, one a line.
+pub fn read_ids(path: &Path) -> Result<Vec<String>> {
+    ids::read(open_text(path)?).map_err(in_file(path))
+}
+
 fn read(path: &Path, ids: Option<&Path>, dimensions: npy::Dimensions) -> Result<Documents> {
     let format = Format::of(path)?;
     if let Some(ids) = ids
@@ -82,7 +87,7 @@ fn read(path: &Path, ids: Option<&Path>, dimensions: npy::Dimensions) -> Result<
             let array =
                 npy::read(BufReader::new(open(path)?), dimensions).map_err(in_file(path))?;
             let Some(ids) = ids else { return Ok(array.with_row_numbers()) };
-            let names = ids::read(open_text(ids)?).map_err(in_file(ids))?;
+            let names = read_ids(ids)?;
             array.with_ids(names).map_err(|error| {
                 anyhow!("{}: {error:#} (rows of {})", ids.display(), path.display())
             })

@@ -75,7 +75,10 @@ impl Desk {
     /// The command, with no passphrase and no terminal.
     pub fn shard(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shard"));
-        command.current_dir(self.directory.path()).env_remove("SHARD_PASSPHRASE").args(arguments);
+        command.current_dir(self.directory.path()).args(arguments);
+        for secret in ["SHARD_PASSPHRASE", "SHARD_NEW_PASSPHRASE", "SHARD_RECOVERY_CODE"] {
+            command.env_remove(secret);
+        }
         command
     }
 

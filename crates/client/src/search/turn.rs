@@ -149,7 +149,7 @@ impl Collection {
         let mut cells: Vec<ActiveCell> = named
             .chunk_by(|a, b| a.0 == b.0)
             .map(|members| ActiveCell {
-                tag: self.keys().cell_tag(self.model().epoch(), members[0].0),
+                tag: self.keys().cell_tag(members[0].0),
                 owner: members[0].0,
                 members: members.iter().map(|(_, handle, member)| (*handle, *member)).collect(),
             })

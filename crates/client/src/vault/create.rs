@@ -1,8 +1,11 @@
-//! The first files of a vault.
+//! The first files of a vault, and taking them back.
+
+use std::fs;
 
 use super::disk::Disk;
 use super::error::VaultError;
-use super::{KEYRING, LOCK, MANIFEST};
+use super::kind::FileKind;
+use super::{KEYRING, LOCK, MANIFEST, NEXT_MANIFEST, Vault};
 
 impl Disk {
     /// Makes the directory and the files of an empty vault, the manifest last: without it there is
@@ -33,5 +36,21 @@ impl Disk {
             self.unmake_directory(&made);
         }
         outcome
+    }
+}
+
+impl Vault {
+    /// Removes a vault that was just made and could not be filled. Best effort: the error that led
+    /// here matters more.
+    pub(crate) fn discard(self) {
+        let ours = |name: &str| {
+            [MANIFEST, NEXT_MANIFEST, KEYRING, LOCK].contains(&name)
+                || FileKind::parse_file_name(name).is_some()
+        };
+        let names = self.disk.names().unwrap_or_default();
+        for name in names.iter().filter(|name| ours(name)) {
+            let _ = self.disk.remove(name);
+        }
+        let _ = fs::remove_dir(self.directory());
     }
 }

@@ -102,7 +102,7 @@ pub enum VaultError {
         source: KdfCostError,
     },
     /// The keyring's seal does not open.
-    #[error("{}: wrong {unlock}; try again with the one the vault was created with", .file.display())]
+    #[error("{}: wrong {unlock}; try again with the one the vault opens with", .file.display())]
     WrongUnlock {
         /// The keyring.
         file: PathBuf,
@@ -118,6 +118,25 @@ pub enum VaultError {
         needed: UnlockKind,
         /// What was presented.
         given: UnlockKind,
+    },
+    /// The vault has no recovery code.
+    #[error("{}: the vault has no recovery code; use its passphrase or key file", .directory.display())]
+    NoRecovery {
+        /// The vault's directory.
+        directory: PathBuf,
+    },
+    /// A recovery code where a vault is made or its passphrase changed.
+    #[error(
+        "a recovery code opens a vault but is not what it is made with; choose a passphrase or a key file"
+    )]
+    RecoveryOnly,
+    /// A query vault was asked for what only its owner's can do.
+    #[error("{}: this is a query vault, which can be searched and cannot {refused}; ask its owner", .directory.display())]
+    QueryVault {
+        /// The vault's directory.
+        directory: PathBuf,
+        /// What was asked for, as a verb.
+        refused: &'static str,
     },
     /// The passphrase is empty.
     #[error("the passphrase is empty; choose one that nobody can guess")]

@@ -155,17 +155,18 @@ pub(super) fn encode(content: Content, generation: u64, payload: &[u8]) -> Vec<u
     [&header[..], payload, &checksum[..]].concat()
 }
 
-/// The header and payload of a whole small file that must hold `content`.
+/// What a whole small file holds, which must be one of `allowed`, its header and its payload.
 pub(super) fn decode<'bytes>(
     bytes: &'bytes [u8],
-    content: Content,
+    allowed: &[Content],
     file: &Path,
-) -> Result<(Header, &'bytes [u8]), VaultError> {
+) -> Result<(Content, Header, &'bytes [u8]), VaultError> {
     let Verified { header, .. } = verify(&mut &*bytes, bytes.len() as u64, file)?;
-    if header.content != content.code() {
+    let content = allowed.iter().find(|content| content.code() == header.content);
+    let Some(&content) = content else {
         return Err(VaultError::Misplaced { file: file.to_owned() });
-    }
-    Ok((header, &bytes[HEADER_BYTES..bytes.len() - CHECKSUM_BYTES]))
+    };
+    Ok((content, header, &bytes[HEADER_BYTES..bytes.len() - CHECKSUM_BYTES]))
 }
 
 /// Writes a frame whose payload arrives in pieces.

@@ -17,6 +17,9 @@ pub(super) const SALT_BYTES: usize = 32;
 /// Separates keys made from key files by this format from any other use of the same file.
 const KEY_FILE_INFO: &[u8] = b"shard vault keyring v1 key file";
 
+/// Separates keys made from recovery codes from those made from key files.
+const RECOVERY_INFO: &[u8] = b"shard vault keyring v1 recovery code";
+
 /// How much work Argon2id does for one passphrase.
 ///
 /// The limits hold for values read from disk as well: a hostile keyring can make opening fail
@@ -108,6 +111,8 @@ pub(super) enum Kdf {
     Argon2id(KdfCost),
     /// `HKDF-SHA256(salt, key file, info = KEY_FILE_INFO)`.
     KeyFile,
+    /// `HKDF-SHA256(salt, recovery code, info = RECOVERY_INFO)`.
+    Recovery,
 }
 
 /// Whether the owner's secret is fit to seal or open anything at all.
@@ -142,9 +147,21 @@ pub(super) fn extract_key_file(
     contents: &[u8],
     salt: &[u8; SALT_BYTES],
 ) -> Zeroizing<[u8; SECRET_BYTES]> {
+    extract(contents, salt, KEY_FILE_INFO)
+}
+
+/// The keyring's key from the bytes of a recovery code, which are random and need no stretching.
+pub(super) fn extract_recovery(
+    code: &[u8; SECRET_BYTES],
+    salt: &[u8; SALT_BYTES],
+) -> Zeroizing<[u8; SECRET_BYTES]> {
+    extract(code, salt, RECOVERY_INFO)
+}
+
+fn extract(secret: &[u8], salt: &[u8; SALT_BYTES], info: &[u8]) -> Zeroizing<[u8; SECRET_BYTES]> {
     let mut key = Zeroizing::new([0; SECRET_BYTES]);
-    Hkdf::<Sha256>::new(Some(salt), contents)
-        .expand(KEY_FILE_INFO, key.as_mut_slice())
+    Hkdf::<Sha256>::new(Some(salt), secret)
+        .expand(info, key.as_mut_slice())
         .expect("32 bytes are within the 255 hashes HKDF can expand to");
     key
 }

@@ -6,8 +6,10 @@
 //! kdf u8 | memory KiB u32 | passes u32 | lanes u32 | salt 32 | nonce 24 | sealed 64 + 16
 //! ```
 //!
-//! The sealed body is `master secret ‖ data key`. Its associated data is the file's header and
-//! everything before the nonce, so the parameters of the derivation cannot be exchanged either.
+//! The sealed body is `secret ‖ data key`. What the secret is, the header's content says: the master
+//! secret in an owner's vault, the secret of one epoch in a query vault. The associated data is the
+//! header and everything before the nonce, so neither that nor the parameters of the derivation can
+//! be exchanged.
 
 use std::path::Path;
 
@@ -21,10 +23,11 @@ use super::frame::{self, CHECKSUM_BYTES, HEADER_BYTES, Header};
 use super::kdf::{self, Kdf, KdfCost, SALT_BYTES};
 use super::kind::Content;
 use super::seal::{NONCE_BYTES, TAG_BYTES};
-use super::secret::{DataKey, MasterSecret, SECRET_BYTES, Unlock, UnlockKind};
+use super::secret::{DataKey, EpochSecret, MasterSecret, SECRET_BYTES, Unlock, UnlockKind};
 
 const KDF_ARGON2ID: u8 = 1;
 const KDF_KEY_FILE: u8 = 2;
+const KDF_RECOVERY: u8 = 3;
 
 const BODY_BYTES: usize = 2 * SECRET_BYTES;
 const SALT_START: usize = 13;
@@ -35,19 +38,46 @@ const PAYLOAD_BYTES: usize = BODY_START + BODY_BYTES + TAG_BYTES;
 /// The length of a keyring file. Nothing longer is read into memory.
 pub(super) const FILE_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES + CHECKSUM_BYTES;
 
-/// A keyring is written once, with the vault.
+/// A keyring belongs to the vault, not to one of its generations.
 const GENERATION: u64 = 0;
 
 /// The opened keyring.
 #[derive(Debug)]
 pub(super) struct Keyring {
-    pub(super) master: MasterSecret,
+    pub(super) secret: KeyringSecret,
     pub(super) data: DataKey,
 }
 
+/// The secret from which the construction's keys derive, as far as the vault has it.
+#[derive(Debug)]
+pub(super) enum KeyringSecret {
+    /// All epochs: the vault is its owner's.
+    Master(MasterSecret),
+    /// One epoch: the vault can be searched.
+    Epoch(EpochSecret),
+}
+
 impl Keyring {
+    /// The keyring of a new vault of an owner.
     pub(super) fn generate(rng: &mut impl CryptoRng) -> Self {
-        Self { master: MasterSecret::generate(rng), data: DataKey::generate(rng) }
+        Self {
+            secret: KeyringSecret::Master(MasterSecret::generate(rng)),
+            data: DataKey::generate(rng),
+        }
+    }
+
+    /// The keyring of a new query vault.
+    pub(super) fn of_epoch(secret: EpochSecret, rng: &mut impl CryptoRng) -> Self {
+        Self { secret: KeyringSecret::Epoch(secret), data: DataKey::generate(rng) }
+    }
+
+    /// What a file that `unlock` opens says it holds.
+    fn content(&self, unlock: &Unlock) -> Content {
+        match (&self.secret, unlock) {
+            (_, Unlock::Recovery(_)) => Content::RecoveryKeyring,
+            (KeyringSecret::Master(_), _) => Content::Keyring,
+            (KeyringSecret::Epoch(_), _) => Content::QueryKeyring,
+        }
     }
 
     /// The bytes of the keyring file. `cost` matters to passphrases only.
@@ -68,14 +98,19 @@ impl Keyring {
                 (Kdf::Argon2id(cost), kdf::stretch_passphrase(passphrase, cost, &salt)?)
             }
             Unlock::KeyFile(contents) => (Kdf::KeyFile, kdf::extract_key_file(contents, &salt)),
+            Unlock::Recovery(code) => (Kdf::Recovery, kdf::extract_recovery(code.bytes(), &salt)),
         };
+        let content = self.content(unlock);
         let mut payload = Vec::with_capacity(PAYLOAD_BYTES);
         payload.extend_from_slice(&encode_kdf(kdf));
         payload.extend_from_slice(&salt);
-        let associated = associated_data(&payload);
+        let associated = associated_data(content, &payload);
 
         let mut body = Zeroizing::new(Vec::with_capacity(BODY_BYTES + TAG_BYTES));
-        body.extend_from_slice(self.master.expose());
+        body.extend_from_slice(match &self.secret {
+            KeyringSecret::Master(master) => master.expose(),
+            KeyringSecret::Epoch(secret) => secret.expose(),
+        });
         body.extend_from_slice(self.data.expose());
         XChaCha20Poly1305::new(&Key::from(*key))
             .encrypt_in_place(&XNonce::from(nonce), &associated, &mut *body)
@@ -83,12 +118,16 @@ impl Keyring {
 
         payload.extend_from_slice(&nonce);
         payload.extend_from_slice(&body);
-        Ok(frame::encode(Content::Keyring, GENERATION, &payload))
+        Ok(frame::encode(content, GENERATION, &payload))
     }
 
     /// Opens the bytes of a keyring file.
     pub(super) fn open(bytes: &[u8], unlock: &Unlock, file: &Path) -> Result<Self, VaultError> {
-        let (header, payload) = frame::decode(bytes, Content::Keyring, file)?;
+        let allowed: &[Content] = match unlock {
+            Unlock::Recovery(_) => &[Content::RecoveryKeyring],
+            _ => &[Content::Keyring, Content::QueryKeyring],
+        };
+        let (content, header, payload) = frame::decode(bytes, allowed, file)?;
         let malformed = |reason| VaultError::Malformed { file: file.to_owned(), reason };
         if header.generation != GENERATION {
             return Err(malformed("the keyring has a generation"));
@@ -115,25 +154,30 @@ impl Keyring {
                 kdf::check_unlock(unlock)?;
                 kdf::extract_key_file(contents, salt)
             }
+            (Kdf::Recovery, Unlock::Recovery(code)) => kdf::extract_recovery(code.bytes(), salt),
             (Kdf::Argon2id(_), _) => return Err(mismatch(UnlockKind::Passphrase)),
             (Kdf::KeyFile, _) => return Err(mismatch(UnlockKind::KeyFile)),
+            (Kdf::Recovery, _) => return Err(mismatch(UnlockKind::Recovery)),
         };
 
         let mut body = Zeroizing::new(payload[BODY_START..].to_vec());
         XChaCha20Poly1305::new(&Key::from(*key))
             .decrypt_in_place(
                 &XNonce::from(nonce),
-                &associated_data(&payload[..NONCE_START]),
+                &associated_data(content, &payload[..NONCE_START]),
                 &mut *body,
             )
             .map_err(|_| VaultError::WrongUnlock {
                 file: file.to_owned(),
                 unlock: unlock.kind(),
             })?;
-        let (master, data) =
+        let (secret, data) =
             body.split_first_chunk::<SECRET_BYTES>().expect("the payload's length was checked");
         Ok(Self {
-            master: MasterSecret::from_bytes(master),
+            secret: match content {
+                Content::QueryKeyring => KeyringSecret::Epoch(EpochSecret::from_bytes(secret)),
+                _ => KeyringSecret::Master(MasterSecret::from_bytes(secret)),
+            },
             data: DataKey::from_bytes(
                 data.try_into().expect("the body is two secrets of equal length"),
             ),
@@ -142,8 +186,8 @@ impl Keyring {
 }
 
 /// What the keyring's seal covers beside its body: the header and the payload before the nonce.
-fn associated_data(derivation: &[u8]) -> Vec<u8> {
-    let header = Header::new(Content::Keyring, GENERATION, PAYLOAD_BYTES as u64);
+fn associated_data(content: Content, derivation: &[u8]) -> Vec<u8> {
+    let header = Header::new(content, GENERATION, PAYLOAD_BYTES as u64);
     [&header.encode()[..], derivation].concat()
 }
 
@@ -151,6 +195,7 @@ fn encode_kdf(kdf: Kdf) -> [u8; SALT_START] {
     let (code, words) = match kdf {
         Kdf::Argon2id(cost) => (KDF_ARGON2ID, [cost.memory_kib(), cost.passes(), cost.lanes()]),
         Kdf::KeyFile => (KDF_KEY_FILE, [0; 3]),
+        Kdf::Recovery => (KDF_RECOVERY, [0; 3]),
     };
     let mut bytes = [0; SALT_START];
     bytes[0] = code;
@@ -175,7 +220,8 @@ fn decode_kdf(payload: &[u8; PAYLOAD_BYTES], file: &Path) -> Result<Kdf, VaultEr
             .map(Kdf::Argon2id)
             .map_err(|source| VaultError::KdfCost { file: file.to_owned(), source }),
         KDF_KEY_FILE if words == [0; 3] => Ok(Kdf::KeyFile),
-        KDF_KEY_FILE => Err(malformed("a key file has no cost")),
+        KDF_RECOVERY if words == [0; 3] => Ok(Kdf::Recovery),
+        KDF_KEY_FILE | KDF_RECOVERY => Err(malformed("only a passphrase has a cost")),
         _ => Err(malformed("the key derivation is unknown")),
     }
 }

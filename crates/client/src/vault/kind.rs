@@ -18,12 +18,23 @@ pub enum FileKind {
     /// What a server would hold. Not secret, so stored in the clear, but still covered by the
     /// manifest's authentication.
     Release,
+    /// How the documents have moved away from the model since it was fitted.
+    Upkeep,
+    /// Of which state of its owner's vault a query vault is a copy.
+    Origin,
 }
 
 impl FileKind {
     /// Every kind, in the order of their codes.
-    pub const ALL: [Self; 5] =
-        [Self::Settings, Self::Model, Self::Index, Self::Vectors, Self::Release];
+    pub const ALL: [Self; 7] = [
+        Self::Settings,
+        Self::Model,
+        Self::Index,
+        Self::Vectors,
+        Self::Release,
+        Self::Upkeep,
+        Self::Origin,
+    ];
 
     /// The first part of the file's name.
     pub const fn name(self) -> &'static str {
@@ -33,6 +44,8 @@ impl FileKind {
             Self::Index => "index",
             Self::Vectors => "vectors",
             Self::Release => "release",
+            Self::Upkeep => "upkeep",
+            Self::Origin => "origin",
         }
     }
 
@@ -67,9 +80,14 @@ impl fmt::Display for FileKind {
 /// What the header of any file of a vault says it contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
+    /// Holds the master secret: the vault is its owner's.
     Keyring,
     Manifest,
     Payload(FileKind),
+    /// Holds the secret of one epoch: the vault can be searched and no more.
+    QueryKeyring,
+    /// What [`Content::Keyring`] holds, for whoever has the recovery code.
+    RecoveryKeyring,
 }
 
 impl Content {
@@ -83,6 +101,10 @@ impl Content {
             Self::Payload(FileKind::Index) => 5,
             Self::Payload(FileKind::Vectors) => 6,
             Self::Payload(FileKind::Release) => 7,
+            Self::Payload(FileKind::Upkeep) => 8,
+            Self::Payload(FileKind::Origin) => 9,
+            Self::QueryKeyring => 10,
+            Self::RecoveryKeyring => 11,
         }
     }
 }
@@ -122,8 +144,9 @@ mod tests {
         let codes: Vec<u16> = [Content::Keyring, Content::Manifest]
             .into_iter()
             .chain(FileKind::ALL.map(Content::Payload))
+            .chain([Content::QueryKeyring, Content::RecoveryKeyring])
             .map(Content::code)
             .collect();
-        assert_eq!(codes, [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(codes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
     }
 }

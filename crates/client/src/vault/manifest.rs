@@ -72,7 +72,7 @@ impl Manifest {
 
     /// Opens the bytes of a manifest file.
     pub(super) fn open(bytes: &[u8], key: &DataKey, file: &Path) -> Result<Self, VaultError> {
-        let (header, payload) = frame::decode(bytes, Content::Manifest, file)?;
+        let (_, header, payload) = frame::decode(bytes, &[Content::Manifest], file)?;
         let malformed = |reason| VaultError::Malformed { file: file.to_owned(), reason };
         let (prefix, body) = payload
             .split_first_chunk::<PREFIX_BYTES>()

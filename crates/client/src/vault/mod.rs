@@ -5,7 +5,10 @@
 //!   does not look inside payloads: bytes in, bytes out.
 //! - The **keyring** holds two secrets made with the vault: the [master secret](MasterSecret), from
 //!   which all keys of the construction derive, and a data key that seals the vault's own files. It
-//!   is sealed under a passphrase or a key file ([`Unlock`]).
+//!   is sealed under a passphrase or a key file ([`Unlock`]), which can be changed. A second keyring
+//!   with the same secrets may be sealed under a [`RecoveryCode`].
+//! - A **query vault** has the [secret of one epoch](EpochSecret) in place of the master secret: it
+//!   can be searched and nothing else ([`VaultAccess`]).
 //! - A **generation** is a complete set of files named by a sealed **manifest**. A [`Transaction`]
 //!   leads from one generation to the next by replacing the manifest in one rename: a kill or a full
 //!   disk at any moment leaves one whole generation. See [`transaction`](Vault::transaction).
@@ -18,9 +21,9 @@
 //! one to another place or bring back an old one unnoticed.
 //!
 //! # Map
-//! `kind` names files; `secret` and `kdf` hold what must not be seen and what opens it; `frame` is
+//! `kind` names files; `access` is who may do what; `secret` and `kdf` hold what must not be seen and what opens it; `frame` is
 //! the outside of every file, `seal` the inside of the secret ones; `keyring` and `manifest` are the
-//! two files the vault writes for itself; `reader`, `writer` and `transaction` move payloads; `disk`
+//! files the vault writes for itself, `recovery` and `unlock` other ways into the first; `reader`, `writer` and `transaction` move payloads; `disk`
 //! and `faults` touch the file system. `docs/FORMAT.md` has the layouts byte by byte.
 //!
 //! # Non-goals
@@ -29,6 +32,7 @@
 //! - Many writers at once: there is one, and a second is refused. Readers need no lock; a reader
 //!   overtaken by a commit is told to open the vault again.
 
+mod access;
 mod create;
 mod disk;
 mod error;
@@ -39,25 +43,30 @@ mod keyring;
 mod kind;
 mod manifest;
 mod reader;
+mod recovery;
 mod seal;
 mod secret;
 mod transaction;
+mod unlock;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
+use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 
 use rand_core::CryptoRng;
 use zeroize::Zeroizing;
 
+pub use access::VaultAccess;
 pub use error::VaultError;
 pub use kdf::{KdfCost, KdfCostError, MIN_KEY_FILE_BYTES};
 pub use kind::FileKind;
 pub use reader::VaultReader;
-pub use secret::{MasterSecret, Unlock, UnlockKind};
+pub use recovery::{RecoveryCode, RecoveryCodeError};
+pub use secret::{EpochSecret, MasterSecret, Unlock, UnlockKind};
 pub use transaction::Transaction;
 pub use writer::VaultWriter;
 
@@ -67,6 +76,10 @@ use manifest::Manifest;
 
 /// The sealed secrets.
 const KEYRING: &str = "KEYRING";
+/// The same secrets, sealed under a recovery code.
+const RECOVERY: &str = "KEYRING.recovery";
+/// A keyring about to take the place of another.
+const NEXT_KEYRING: &str = "KEYRING.next";
 /// The sealed list of files.
 const MANIFEST: &str = "MANIFEST";
 /// The list of files about to become valid.
@@ -98,15 +111,32 @@ impl Vault {
         cost: KdfCost,
         rng: &mut impl CryptoRng,
     ) -> Result<Self, VaultError> {
-        Self::create_on(Disk::new(directory), unlock, cost, rng)
+        let keyring = Keyring::generate(rng);
+        Self::create_on(Disk::new(directory), keyring, unlock, cost, rng)
     }
 
-    fn create_on(
-        disk: Disk,
+    /// Makes a query vault, as [`Vault::create`] makes one of an owner.
+    pub(crate) fn create_query(
+        directory: &Path,
+        secret: EpochSecret,
         unlock: &Unlock,
         cost: KdfCost,
         rng: &mut impl CryptoRng,
     ) -> Result<Self, VaultError> {
+        let keyring = Keyring::of_epoch(secret, rng);
+        Self::create_on(Disk::new(directory), keyring, unlock, cost, rng)
+    }
+
+    fn create_on(
+        disk: Disk,
+        keyring: Keyring,
+        unlock: &Unlock,
+        cost: KdfCost,
+        rng: &mut impl CryptoRng,
+    ) -> Result<Self, VaultError> {
+        if unlock.kind() == UnlockKind::Recovery {
+            return Err(VaultError::RecoveryOnly);
+        }
         let directory = disk.directory();
         if disk.path(KEYRING).exists() || disk.path(MANIFEST).exists() {
             return Err(VaultError::AlreadyExists { directory: directory.to_owned() });
@@ -114,7 +144,6 @@ impl Vault {
         if !disk.is_empty().map_err(VaultError::io("list", directory))? {
             return Err(VaultError::NotEmpty { directory: directory.to_owned() });
         }
-        let keyring = Keyring::generate(rng);
         let manifest = Manifest::default();
         let sealed_keyring = keyring.seal(unlock, cost, rng)?;
         let sealed_manifest = manifest.seal(&keyring.data, rng);
@@ -130,14 +159,17 @@ impl Vault {
     /// damaged.
     pub fn open(directory: &Path, unlock: &Unlock) -> Result<Self, VaultError> {
         let disk = Disk::new(directory);
-        let file = disk.path(KEYRING);
-        let bytes = match disk.read_small(KEYRING, keyring::FILE_BYTES) {
+        let recovering = unlock.kind() == UnlockKind::Recovery;
+        let name = if recovering { RECOVERY } else { KEYRING };
+        let file = disk.path(name);
+        let bytes = match disk.read_small(name, keyring::FILE_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(if disk.path(MANIFEST).exists() {
-                    VaultError::Missing { file }
-                } else {
-                    VaultError::NotAVault { directory: directory.to_owned() }
+                let directory = directory.to_owned();
+                return Err(match disk.path(MANIFEST).exists() {
+                    false => VaultError::NotAVault { directory },
+                    true if recovering => VaultError::NoRecovery { directory },
+                    true => VaultError::Missing { file },
                 });
             }
             Err(error) => return Err(VaultError::io("read", &file)(error)),
@@ -156,11 +188,6 @@ impl Vault {
     /// How many commits led to what this value sees; 0 for a new vault.
     pub fn generation(&self) -> u64 {
         self.manifest.generation
-    }
-
-    /// The secret from which the construction's keys derive.
-    pub fn master(&self) -> &MasterSecret {
-        &self.keyring.master
     }
 
     /// Whether a payload of this kind was ever committed.
@@ -203,12 +230,27 @@ impl Vault {
         }
     }
 
-    /// Begins a change and takes the writer lock.
+    /// Begins a change and takes the writer lock. What the change depends on is best read after
+    /// that, from [`Transaction::vault`]: then a second writer is refused before it has done any
+    /// work.
     ///
     /// # Errors
     /// When another writer holds the lock, or has committed since this vault was opened.
     pub fn transaction(&mut self) -> Result<Transaction<'_>, VaultError> {
         Transaction::begin(self)
+    }
+
+    /// Takes the writer lock, which is held until the file is closed.
+    fn lock(&self) -> Result<File, VaultError> {
+        let path = self.disk.path(LOCK);
+        let lock = self.disk.open_lock(LOCK).map_err(VaultError::io("open", &path))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                VaultError::Locked { directory: self.directory().to_owned() }
+            }
+            TryLockError::Error(source) => VaultError::io("lock", &path)(source),
+        })?;
+        Ok(lock)
     }
 
     /// The manifest on disk now.
@@ -243,7 +285,7 @@ impl Vault {
                     .entries
                     .get(&kind)
                     .is_none_or(|entry| entry.generation != generation),
-                None => name == NEXT_MANIFEST,
+                None => [NEXT_MANIFEST, NEXT_KEYRING].contains(&name.as_str()),
             };
             if unlisted {
                 self.disk

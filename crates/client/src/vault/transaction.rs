@@ -12,7 +12,7 @@
 //! the new one complete. What it leaves lying about either way, the next transaction removes.
 
 use std::collections::BTreeMap;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 
 use rand_core::CryptoRng;
 
@@ -22,7 +22,7 @@ use super::kind::{Content, FileKind};
 use super::manifest::Entry;
 use super::seal::{self, ChunkCipher};
 use super::writer::{PayloadWriter, VaultWriter};
-use super::{LOCK, MANIFEST, NEXT_MANIFEST, Vault};
+use super::{MANIFEST, NEXT_MANIFEST, Vault};
 
 /// A change to a vault in the making, begun by [`Vault::transaction`].
 ///
@@ -42,13 +42,7 @@ pub struct Transaction<'vault> {
 
 impl<'vault> Transaction<'vault> {
     pub(super) fn begin(vault: &'vault mut Vault) -> Result<Self, VaultError> {
-        let directory = vault.disk.directory();
-        let lock_path = vault.disk.path(LOCK);
-        let lock = vault.disk.open_lock(LOCK).map_err(VaultError::io("open", &lock_path))?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => VaultError::Locked { directory: directory.to_owned() },
-            TryLockError::Error(source) => VaultError::io("lock", &lock_path)(source),
-        })?;
+        let lock = vault.lock()?;
         // Only now is the manifest on disk sure to stay as it is.
         let current = vault.load_manifest()?;
         if current != vault.manifest {
@@ -60,6 +54,11 @@ impl<'vault> Transaction<'vault> {
             .checked_add(1)
             .expect("generations count commits, of which there are fewer than 2^64");
         Ok(Self { vault, generation, written: BTreeMap::new(), published: false, _lock: lock })
+    }
+
+    /// The vault as it is until the commit, to be read from. Nobody else can change it meanwhile.
+    pub fn vault(&self) -> &Vault {
+        self.vault
     }
 
     /// Writes `payload` as the new file of `kind`, in place of one this transaction wrote before.

@@ -223,10 +223,13 @@ pub fn tune(
     })
 }
 
-/// A query of the sample, and the row it must not find: itself.
-struct SampleQuery {
-    vector: Vec<f32>,
-    own_row: Option<u32>,
+/// A query of the sample.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SampleQuery {
+    /// Its vector.
+    pub vector: Vec<f32>,
+    /// The row it must not find: itself.
+    pub own_row: Option<u32>,
 }
 
 fn ladder(width: usize) -> Vec<usize> {
@@ -248,20 +251,34 @@ fn given_queries(queries: &VectorSet, rng: &mut impl Rng) -> Vec<SampleQuery> {
 
 fn noisy_rows(vectors: &VectorSet, pca: &Pca, rng: &mut impl Rng) -> Vec<SampleQuery> {
     let chosen = sample(vectors.rows(), SAMPLE, rng);
+    let mut normals = Normals::new(rng);
+    chosen.into_iter().map(|row| with_noise(vectors, pca, row, &mut normals)).collect()
+}
+
+/// A row of the corpus, turned into a query by noise as the [module](self) says.
+///
+/// # Panics
+/// If there is no such row.
+pub fn noisy_row(vectors: &VectorSet, pca: &Pca, row: usize, rng: &mut impl Rng) -> SampleQuery {
+    with_noise(vectors, pca, row, &mut Normals::new(rng))
+}
+
+fn with_noise(
+    vectors: &VectorSet,
+    pca: &Pca,
+    row: usize,
+    normals: &mut Normals<'_, impl Rng>,
+) -> SampleQuery {
     // The variances add up to the mean squared distance from the mean.
     let spread = pca.variances().iter().sum::<f64>().sqrt();
     let size = NOISE * spread / (vectors.width() as f64).sqrt();
-    let mut normals = Normals::new(rng);
-    let mut query = |row: usize| {
-        let x = vectors.row(row);
-        let noisy: Vec<f64> = x.iter().map(|&x| f64::from(x) + size * normals.draw()).collect();
-        let scale = (kernel::dot_f32(x, x) / kernel::dot(&noisy, &noisy)).sqrt();
-        // A row of zeros stays zero: the scale is zero, or not a number when there is no noise either.
-        let scale = if scale.is_finite() { scale } else { 0.0 };
-        let vector = noisy.iter().map(|value| (value * scale) as f32).collect();
-        SampleQuery { vector, own_row: Some(row as u32) }
-    };
-    chosen.into_iter().map(&mut query).collect()
+    let x = vectors.row(row);
+    let noisy: Vec<f64> = x.iter().map(|&x| f64::from(x) + size * normals.draw()).collect();
+    let scale = (kernel::dot_f32(x, x) / kernel::dot(&noisy, &noisy)).sqrt();
+    // A row of zeros stays zero: the scale is zero, or not a number when there is no noise either.
+    let scale = if scale.is_finite() { scale } else { 0.0 };
+    let vector = noisy.iter().map(|value| (value * scale) as f32).collect();
+    SampleQuery { vector, own_row: Some(row as u32) }
 }
 
 /// The shortest shortlist that holds [`HELD`] of the neighbours, whose ranks (counted from zero) ascend.

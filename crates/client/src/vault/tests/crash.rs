@@ -15,6 +15,13 @@ fn change(vault: &mut Vault) -> Result<(), VaultError> {
     transaction.commit(&mut rng)
 }
 
+/// A new vault on this disk.
+fn create_on(disk: Disk) -> Result<Vault, VaultError> {
+    let mut rng = random();
+    let keyring = Keyring::generate(&mut rng);
+    Vault::create_on(disk, keyring, &key_file(1), lowest_cost(), &mut rng)
+}
+
 /// Model, index and release, in generation 1.
 fn old_vault() -> (TempDir, Vault) {
     let (parent, mut vault) = new_vault();
@@ -184,7 +191,7 @@ fn creation_stopped_at_any_step_leaves_a_whole_vault_or_none() {
             let disk = Disk::new(&directory);
             let faults = disk.faults.clone();
             faults.arm(failure, step);
-            let created = Vault::create_on(disk, &key_file(1), lowest_cost(), &mut random());
+            let created = create_on(disk);
             if !faults.struck() {
                 assert!(created.is_ok() && step >= 6);
                 break;
@@ -212,7 +219,7 @@ fn every_directory_made_for_a_vault_is_synced_into_its_parent() {
     let parent = tempfile::tempdir().unwrap();
     let disk = Disk::new(&parent.path().join("one/two/vault"));
     let faults = disk.faults.clone();
-    Vault::create_on(disk, &key_file(1), lowest_cost(), &mut random()).unwrap();
+    create_on(disk).unwrap();
     for made_in in ["", "one", "one/two"] {
         let path = parent.path().join(made_in);
         // Joining nothing adds a separator.
@@ -235,7 +242,7 @@ fn creation_that_fails_leaves_every_directory_as_it_was() {
                 let disk = Disk::new(&parent.path().join(below));
                 let faults = disk.faults.clone();
                 faults.arm(failure, step);
-                let created = Vault::create_on(disk, &key_file(1), lowest_cost(), &mut random());
+                let created = create_on(disk);
                 if !faults.struck() {
                     assert!(created.is_ok() && step >= 6);
                     break;

@@ -239,7 +239,7 @@ fn a_release_altered_after_the_check_is_never_taken_for_the_one_committed() {
                 .write(true)
                 .open(file_of(&vault, FileKind::Release))
                 .unwrap();
-            let put = |file: &mut fs::File, byte| {
+            let put = |file: &mut File, byte| {
                 file.seek(SeekFrom::Start(frame::HEADER_BYTES as u64 + position)).unwrap();
                 file.write_all(&[byte]).unwrap();
             };

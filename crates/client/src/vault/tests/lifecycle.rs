@@ -134,10 +134,22 @@ fn a_vault_may_be_shared_between_threads() {
 #[test]
 fn debug_output_of_an_open_vault_shows_no_secret() {
     let (_parent, mut vault) = vault_with_every_kind();
-    let master = format!("{:?}", vault.master().expose());
+    let master = format!("{:?}", vault.master().unwrap().expose());
     let data = format!("{:?}", vault.keyring.data.expose());
     let transaction = vault.transaction().unwrap();
     let shown = format!("{transaction:?}");
     assert!(shown.contains("MasterSecret(redacted)"));
     assert!(!shown.contains(&master) && !shown.contains(&data));
+}
+
+#[test]
+fn a_discarded_vault_leaves_nothing_but_what_others_put_there() {
+    let (parent, vault) = vault_with_every_kind();
+    vault.discard();
+    assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
+    let (_parent, vault) = vault_with_every_kind();
+    let directory = vault.directory().to_owned();
+    fs::write(directory.join("notes.txt"), b"mine").unwrap();
+    vault.discard();
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
 }

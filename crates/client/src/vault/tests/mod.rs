@@ -5,6 +5,8 @@ mod damage;
 mod golden;
 mod kill;
 mod lifecycle;
+mod query;
+mod recovery;
 mod round_trip;
 mod unlock;
 
@@ -21,6 +23,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use zeroize::Zeroizing;
 
+use super::keyring::KeyringSecret;
 use super::*;
 
 fn random() -> StdRng {
@@ -121,7 +124,7 @@ fn leftovers(vault: &Vault) -> Vec<String> {
     let listed: Vec<PathBuf> =
         vault.manifest.entries.keys().map(|&kind| file_of(vault, kind)).collect();
     names.retain(|name| {
-        ![KEYRING, MANIFEST, LOCK].contains(&name.as_str())
+        ![KEYRING, RECOVERY, MANIFEST, LOCK].contains(&name.as_str())
             && !listed.contains(&vault.directory().join(name))
     });
     names

@@ -17,7 +17,7 @@ fn every_kind_comes_back_after_reopening() {
     let (_parent, vault) = vault_with_every_kind();
     let reopened = reopen(&vault).unwrap();
     assert_eq!(reopened.generation(), 1);
-    assert_eq!(reopened.master().expose(), vault.master().expose());
+    assert_eq!(reopened.master().unwrap().expose(), vault.master().unwrap().expose());
     for kind in FileKind::ALL {
         assert!(reopened.contains(kind));
         assert_eq!(&reopened.read(kind).unwrap()[..], kind.name().as_bytes());

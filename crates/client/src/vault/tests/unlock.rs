@@ -95,9 +95,9 @@ fn two_vaults_never_share_secrets_or_salts() {
         Vault::create(&directory, &key_file(1), lowest_cost(), &mut rng).unwrap()
     };
     let (one, two) = (create("one"), create("two"));
-    assert_ne!(one.master().expose(), two.master().expose());
+    assert_ne!(one.master().unwrap().expose(), two.master().unwrap().expose());
     assert_ne!(one.keyring.data.expose(), two.keyring.data.expose());
-    assert_ne!(one.master().expose(), one.keyring.data.expose());
+    assert_ne!(one.master().unwrap().expose(), one.keyring.data.expose());
     let salt = |vault: &Vault| {
         fs::read(vault.directory().join(KEYRING)).unwrap()[frame::HEADER_BYTES + 13..][..56]
             .to_vec()

@@ -1,0 +1,61 @@
+//! `shard delete`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use rand::rand_core::UnwrapErr;
+use rand::rngs::SysRng;
+use serde_json::json;
+use shard_client::{MissingIds, delete_documents};
+
+use super::publish_next;
+use crate::args::VaultArguments;
+use crate::input::read_ids;
+use crate::output::{Output, grouped};
+use crate::unlock;
+
+#[derive(Args)]
+pub struct Delete {
+    #[command(flatten)]
+    vault: VaultArguments,
+    /// Ids of the documents
+    #[arg(value_name = "ID", required_unless_present = "ids")]
+    id: Vec<String>,
+    /// File with further ids, one a line
+    #[arg(long, value_name = "FILE")]
+    ids: Option<PathBuf>,
+    /// Delete the others where some ids are not in the vault
+    #[arg(long)]
+    ignore_missing: bool,
+}
+
+pub fn run(arguments: &Delete, json: Option<&Path>) -> Result<()> {
+    let output = Output::new(json);
+    let mut ids = arguments.id.clone();
+    if let Some(path) = &arguments.ids {
+        ids.extend(read_ids(path)?);
+    }
+    let missing = match arguments.ignore_missing {
+        true => MissingIds::Ignore,
+        false => MissingIds::Refuse,
+    };
+    let mut vault = unlock::open(&arguments.vault)?;
+    let done = delete_documents(&mut vault, &ids, missing, &mut UnwrapErr(SysRng))?;
+    output.line(format!(
+        "{} documents deleted, {} in the vault",
+        grouped(done.deleted),
+        grouped(done.documents)
+    ))?;
+    if !done.missing.is_empty() {
+        output.line(format!("{} ids were not in it", grouped(done.missing.len())))?;
+    }
+    if done.deleted > 0 {
+        publish_next(&output, &arguments.vault.vault)?;
+    }
+    output.result(&json!({
+        "deleted": done.deleted,
+        "missing": done.missing,
+        "documents": done.documents,
+    }))
+}

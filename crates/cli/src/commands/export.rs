@@ -1,0 +1,66 @@
+//! `shard export`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use rand::rand_core::UnwrapErr;
+use rand::rngs::SysRng;
+use serde_json::json;
+use shard_client::vault::KdfCost;
+use shard_client::{Collection, export_query_vault};
+
+use crate::args::{NewUnlockArguments, VaultArguments};
+use crate::output::{Output, grouped, printable};
+use crate::unlock;
+
+#[derive(Args)]
+pub struct Export {
+    #[command(flatten)]
+    vault: VaultArguments,
+    /// Directory of the new vault, which must be empty or not exist
+    directory: PathBuf,
+    #[command(flatten)]
+    new: NewUnlockArguments,
+}
+
+pub fn run(arguments: &Export, json: Option<&Path>) -> Result<()> {
+    let output = Output::new(json);
+    let vault = unlock::open(&arguments.vault)?;
+    vault.require_owner("be exported")?; // before a passphrase is asked for
+    let chosen = unlock::choose_new(&arguments.new)?;
+    let made = export_query_vault(
+        &vault,
+        &arguments.directory,
+        &chosen.unlock,
+        KdfCost::default(),
+        &mut UnwrapErr(SysRng),
+    );
+    let made = match made {
+        Ok(made) => made,
+        Err(error) => {
+            chosen.discard();
+            return Err(error.into());
+        }
+    };
+    chosen.announce();
+    let collection = Collection::open(&made)?;
+    let shown = |path: &Path| printable(&path.display().to_string());
+    output.line(format!(
+        "made the query vault {}: {} documents of epoch {}, to be searched and no more",
+        shown(&arguments.directory),
+        grouped(collection.index().rows()),
+        collection.epoch(),
+    ))?;
+    output.line(format!("to revoke it: shard rekey {}", shown(&arguments.vault.vault)))?;
+    output.line(format!(
+        "next: shard search {} --query FILE --server URL",
+        shown(&arguments.directory)
+    ))?;
+    output.result(&json!({
+        "vault": arguments.directory,
+        "documents": collection.index().rows(),
+        "epoch": collection.epoch().0,
+        "revision": collection.revision(),
+    }))
+}

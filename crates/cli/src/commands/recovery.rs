@@ -1,0 +1,35 @@
+//! `shard recovery`.
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::Args;
+use rand::rand_core::UnwrapErr;
+use rand::rngs::SysRng;
+use serde_json::json;
+
+use crate::args::VaultArguments;
+use crate::output::{Output, printable};
+use crate::unlock;
+
+#[derive(Args)]
+pub struct Recovery {
+    #[command(flatten)]
+    vault: VaultArguments,
+}
+
+pub fn run(arguments: &Recovery, json: Option<&Path>) -> Result<()> {
+    let output = Output::new(json);
+    let mut vault = unlock::open(&arguments.vault)?;
+    let replaced = vault.has_recovery();
+    let code = vault.add_recovery(&mut UnwrapErr(SysRng))?.expose();
+    let directory = printable(&arguments.vault.vault.display().to_string());
+    output
+        .line("write this code down and keep it away from this machine; it is not shown again:")?;
+    output.line(format!("\n  {}\n", *code))?;
+    if replaced {
+        output.line("the code made before opens nothing any more")?;
+    }
+    output.line(format!("when it is needed: shard passphrase {directory} --recovery"))?;
+    output.result(&json!({ "code": *code, "replaced": replaced }))
+}

@@ -1,0 +1,69 @@
+//! Documents out of a vault.
+
+use std::collections::BTreeSet;
+
+use rand_core::CryptoRng;
+
+use super::draft::Draft;
+use crate::error::ClientError;
+use crate::vault::Vault;
+
+/// What to do about ids that are not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MissingIds {
+    /// Name them and delete nothing.
+    Refuse,
+    /// Delete the others.
+    Ignore,
+}
+
+/// What a deletion did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Deleted {
+    /// Documents deleted.
+    pub deleted: usize,
+    /// Ids given that were not there.
+    pub missing: Vec<String>,
+    /// Documents left.
+    pub documents: usize,
+}
+
+/// Deletes documents from index, vectors and release. Either all of them are gone afterwards or
+/// nothing has changed.
+///
+/// # Errors
+/// When an id is not there and that is not to be ignored, nothing would be left, the vault is a
+/// query vault or is being written to, or the disk refuses.
+pub fn delete_documents(
+    vault: &mut Vault,
+    ids: &[String],
+    missing_ids: MissingIds,
+    rng: &mut impl CryptoRng,
+) -> Result<Deleted, ClientError> {
+    vault.require_owner("delete documents")?;
+    let transaction = vault.transaction()?;
+    let mut draft = Draft::open(transaction.vault())?;
+    let mut rows = BTreeSet::new();
+    let mut missing = Vec::new();
+    let known = draft.index.rows_by_id();
+    for id in ids {
+        match known.get(id.as_str()) {
+            Some(row) => drop(rows.insert(*row)),
+            None => missing.push(id.clone()),
+        }
+    }
+    if missing_ids == MissingIds::Refuse && !missing.is_empty() {
+        return Err(ClientError::UnknownIds(missing));
+    }
+    let rows: Vec<u32> = rows.into_iter().collect();
+    let documents = draft.index.rows() - rows.len();
+    if documents == 0 {
+        return Err(ClientError::NothingLeft(rows.len()));
+    }
+    if !rows.is_empty() {
+        draft.remove(&rows);
+        draft.settle()?;
+        draft.commit(transaction, rng)?;
+    }
+    Ok(Deleted { deleted: rows.len(), missing, documents })
+}

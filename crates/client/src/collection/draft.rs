@@ -1,0 +1,245 @@
+//! The whole of a collection in memory, while it is changed.
+
+use std::collections::HashSet;
+
+use rand_core::CryptoRng;
+use shard_geometry::VectorSet;
+use shard_protocol::{Leak, Row, RowBatch, RowHandle, declassify};
+use shard_rlwe::OperandBound;
+
+use super::ingest::Documents;
+use super::release::encode_vectors;
+use super::{Collection, release, stored_vectors, unusable, upkeep};
+use crate::canary::draw_canaries;
+use crate::error::ClientError;
+use crate::index::{Index, IndexedRow, Removal};
+use crate::keys::KeySchedule;
+use crate::model::Model;
+use crate::protect::{Protected, assign_handle, attempt_of, protect};
+use crate::upkeep::{Upkeep, energies};
+use crate::vault::{FileKind, Transaction, Vault};
+
+/// Model, index, rows, vectors and upkeep, which go together. What is kept by row is in the order
+/// of the index, but for the rows for the server, which are known by their handles.
+pub(super) struct Draft {
+    pub(super) model: Model,
+    pub(super) index: Index,
+    pub(super) keys: KeySchedule,
+    rows: Vec<Row>,
+    width: usize,
+    values: Vec<f32>,
+    upkeep: Upkeep,
+    /// Whether the model is not yet in the vault.
+    new_model: bool,
+}
+
+impl Draft {
+    /// A collection as it is.
+    pub(super) fn open(vault: &Vault) -> Result<Self, ClientError> {
+        let Collection { model, index, keys, .. } = Collection::open(vault)?;
+        let rows = release(vault)?.into_rows();
+        let (width, values) = (model.split().width(), stored_vectors(vault)?.into_values());
+        let upkeep = upkeep(vault)?;
+        if values.len() != index.rows() * width || upkeep.documents() != index.rows() {
+            let problem = "its rows are not those of the index".to_owned();
+            return Err(unusable("vectors")(crate::PayloadError::Invalid(problem)));
+        }
+        Ok(Self { model, index, keys, rows, width, values, upkeep, new_model: false })
+    }
+
+    /// A collection of these documents under a model just fitted to them.
+    pub(super) fn fitted(
+        model: Model,
+        keys: KeySchedule,
+        documents: &Documents<'_>,
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Result<Self, ClientError> {
+        let mut draft = Self::protected(model, keys, documents, progress)?;
+        draft.upkeep = Upkeep::at_fit(&draft.model, &draft.index, documents.vectors)?;
+        Ok(draft)
+    }
+
+    /// A collection of these documents under keys and names of its own: rows and canaries are made
+    /// anew, and what was recorded of the model's upkeep stays.
+    pub(super) fn rekeyed(
+        model: Model,
+        keys: KeySchedule,
+        documents: &Documents<'_>,
+        upkeep: Upkeep,
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Result<Self, ClientError> {
+        Ok(Self { upkeep, ..Self::protected(model, keys, documents, progress)? })
+    }
+
+    fn protected(
+        model: Model,
+        keys: KeySchedule,
+        documents: &Documents<'_>,
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Result<Self, ClientError> {
+        let mut draft = Self {
+            index: Index::empty(model.split().public()),
+            rows: Vec::new(),
+            width: documents.vectors.width(),
+            values: Vec::new(),
+            upkeep: Upkeep::default(),
+            new_model: true,
+            model,
+            keys,
+        };
+        draft.put(documents, progress)?;
+        let (model, keys) = (&draft.model, &draft.keys);
+        let canaries = draw_canaries(model, keys, &draft.rows, &mut draft.index.handles_in_use())?;
+        draft.rows.extend(canaries.iter().map(|canary| canary.row(keys)));
+        draft.index.set_canaries(canaries);
+        draft.rebuild_lists()?;
+        Ok(draft)
+    }
+
+    /// Adds documents, or replaces those whose id is known, and returns how many were replaced.
+    pub(super) fn upsert(
+        &mut self,
+        documents: &Documents<'_>,
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Result<usize, ClientError> {
+        shard_geometry::check_vector(self.width, documents.vectors.row(0))?;
+        let places = self.put(documents, progress)?;
+        let energies = energies(&self.model, documents.vectors);
+        let came = places.iter().zip(energies).filter(|(place, _)| place.is_changed);
+        self.upkeep.record(self.index.rows(), came.map(|(place, energy)| (place.row, energy)));
+        Ok(documents.ids.len() - places.iter().filter(|place| place.is_new).count())
+    }
+
+    /// Protects documents and records them. Says where each of them went.
+    fn put(
+        &mut self,
+        documents: &Documents<'_>,
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Result<Vec<Place>, ClientError> {
+        let existing: Vec<Option<u32>> = {
+            let known = self.index.rows_by_id();
+            documents.ids.iter().map(|id| known.get(id.as_str()).copied()).collect()
+        };
+        let handles = self.name(documents.ids, &existing);
+        let replaced: HashSet<RowHandle> =
+            existing.iter().flatten().map(|row| self.index.handle(*row)).collect();
+        let protected = protect(&self.model, &self.keys, documents.vectors, &handles, progress)?;
+        let places = self.record(documents, &existing, &protected);
+        self.rows.retain(|row| !replaced.contains(&row.handle));
+        self.rows.extend(protected.rows);
+        Ok(places)
+    }
+
+    /// The handle of each document.
+    fn name(&self, ids: &[String], existing: &[Option<u32>]) -> Vec<RowHandle> {
+        let mut in_use = self.index.handles_in_use();
+        ids.iter()
+            .zip(existing)
+            .map(|(id, existing)| match existing {
+                // A row whose key is its own gets a new name and with it a new key: two vectors
+                // under one key would show their inner product.
+                Some(row) if self.model.cells().is_some() => self.index.handle(*row),
+                _ => {
+                    let before = existing.map(|row| self.index.handle(row));
+                    let first = self.index.first_attempt();
+                    assign_handle(&self.keys, id, before, first, &mut in_use)
+                }
+            })
+            .collect()
+    }
+
+    fn record(
+        &mut self,
+        documents: &Documents<'_>,
+        existing: &[Option<u32>],
+        protected: &Protected,
+    ) -> Vec<Place> {
+        let width = self.model.split().public();
+        let lengths = documents.vectors.norms();
+        let mut places = Vec::with_capacity(documents.ids.len());
+        for (at, id) in documents.ids.iter().enumerate() {
+            let row = IndexedRow {
+                id,
+                handle: protected.rows[at].handle,
+                prefix: &protected.prefixes[at * width..][..width],
+                cell: protected.cells.as_ref().map(|cells| cells[at]),
+                bound: OperandBound::of(&protected.rows[at].coordinates),
+                length: lengths[at],
+            };
+            let vector = documents.vectors.row(at);
+            places.push(match existing[at] {
+                Some(row) => {
+                    let held = &mut self.values[row as usize * self.width..][..self.width];
+                    let is_changed = held != vector;
+                    held.copy_from_slice(vector);
+                    Place { row, is_new: false, is_changed }
+                }
+                None => {
+                    self.values.extend_from_slice(vector);
+                    Place { row: self.index.rows() as u32, is_new: true, is_changed: true }
+                }
+            });
+            self.index.put(existing[at], &row);
+        }
+        places
+    }
+
+    /// Removes rows of the index, and everything that is kept of them.
+    pub(super) fn remove(&mut self, rows: &[u32]) {
+        let mut gone = HashSet::with_capacity(rows.len());
+        for &row in rows {
+            let handle = self.index.handle(row);
+            self.index.retire(attempt_of(&self.keys, self.index.id(row), handle));
+            gone.insert(handle);
+        }
+        let removal = Removal::new(self.index.rows(), rows);
+        removal.apply(&mut self.values, self.width);
+        self.upkeep.remove(&removal);
+        self.index.remove(rows);
+        self.rows.retain(|row| !gone.contains(&row.handle));
+    }
+
+    /// After rows were put or removed: brings the cells and the upkeep up to date.
+    pub(super) fn settle(&mut self) -> Result<(), ClientError> {
+        self.rebuild_lists()?;
+        let vectors = VectorSet::new(self.width, std::mem::take(&mut self.values))?;
+        let measured = self.upkeep.measure(&self.model, &self.index, &vectors);
+        self.values = vectors.into_values();
+        measured
+    }
+
+    fn rebuild_lists(&mut self) -> Result<(), ClientError> {
+        let count = self.model.cells().map(|cells| cells.count());
+        self.index.rebuild_lists(count).map_err(unusable("index"))
+    }
+
+    /// Writes all of it and commits.
+    pub(super) fn commit(
+        self,
+        mut transaction: Transaction<'_>,
+        rng: &mut impl CryptoRng,
+    ) -> Result<(), ClientError> {
+        let vectors = VectorSet::new(self.width, self.values)?;
+        let batch = RowBatch::new(
+            declassify(self.model.epoch(), Leak::CollectionShape),
+            declassify(self.model.split().private(), Leak::CollectionShape),
+            declassify(self.rows, Leak::StoredRows),
+        );
+        if self.new_model {
+            transaction.write(FileKind::Model, &self.model.encode(), rng)?;
+        }
+        transaction.write(FileKind::Index, &self.index.encode(), rng)?;
+        transaction.write(FileKind::Upkeep, &self.upkeep.encode(), rng)?;
+        transaction.write(FileKind::Vectors, &encode_vectors(&vectors), rng)?;
+        transaction.write(FileKind::Release, &batch.encode(), rng)?;
+        Ok(transaction.commit(rng)?)
+    }
+}
+
+/// Where a document went.
+pub(super) struct Place {
+    row: u32,
+    is_new: bool,
+    /// Whether it is new, or another vector than the one it replaced.
+    is_changed: bool,
+}

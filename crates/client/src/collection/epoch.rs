@@ -1,0 +1,81 @@
+//! New epochs: every row under another key and another name.
+//!
+//! Both ways replace the release as a whole. The server goes from the old epoch to the new one when
+//! the new one is published; until then it holds rows that this vault can no longer search.
+
+use rand_core::CryptoRng;
+use shard_geometry::VectorSet;
+use shard_protocol::Epoch;
+
+use super::draft::Draft;
+use super::ingest::Documents;
+use super::{Collection, stored_vectors, upkeep, vault_settings};
+use crate::error::ClientError;
+use crate::keys::KeySchedule;
+use crate::model::Model;
+use crate::vault::Vault;
+
+/// An epoch that has begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewEpoch {
+    /// Its number.
+    pub epoch: Epoch,
+    /// Documents protected anew.
+    pub documents: usize,
+}
+
+/// Fits a new model to the documents as they are now, with the settings of the vault, and begins a
+/// new epoch with it.
+///
+/// # Errors
+/// When the vault is empty, a query vault or being written to, no model can be fitted, or the disk
+/// refuses. Nothing has changed then.
+pub fn refit(
+    vault: &mut Vault,
+    sample_queries: Option<&VectorSet>,
+    progress: &(dyn Fn(usize) + Sync),
+    rng: &mut impl CryptoRng,
+) -> Result<NewEpoch, ClientError> {
+    vault.require_owner("be refitted")?;
+    let transaction = vault.transaction()?;
+    let vault = transaction.vault();
+    let before = Collection::open(vault)?;
+    let vectors = stored_vectors(vault)?;
+    let epoch = next(&before);
+    let model = Model::fit(&vault_settings(vault)?, epoch, &vectors, sample_queries)?;
+    let documents = Documents { ids: before.index.ids(), vectors: &vectors, sample_queries };
+    let keys = KeySchedule::new(vault.master()?, epoch);
+    let draft = Draft::fitted(model, keys, &documents, progress)?;
+    draft.commit(transaction, rng)?;
+    Ok(NewEpoch { epoch, documents: vectors.rows() })
+}
+
+/// Begins a new epoch with the same model: fresh keys, names and canaries. Query vaults exported
+/// before hold the secret of another epoch, and find nothing in this one.
+///
+/// # Errors
+/// When the vault is empty, a query vault or being written to, or the disk refuses. Nothing has
+/// changed then.
+pub fn rekey(
+    vault: &mut Vault,
+    progress: &(dyn Fn(usize) + Sync),
+    rng: &mut impl CryptoRng,
+) -> Result<NewEpoch, ClientError> {
+    vault.require_owner("be rekeyed")?;
+    let transaction = vault.transaction()?;
+    let vault = transaction.vault();
+    let before = Collection::open(vault)?;
+    let vectors = stored_vectors(vault)?;
+    let epoch = next(&before);
+    let Collection { model, index, .. } = before;
+    let documents = Documents { ids: index.ids(), vectors: &vectors, sample_queries: None };
+    let keys = KeySchedule::new(vault.master()?, epoch);
+    let draft = Draft::rekeyed(model.in_epoch(epoch), keys, &documents, upkeep(vault)?, progress)?;
+    draft.commit(transaction, rng)?;
+    Ok(NewEpoch { epoch, documents: vectors.rows() })
+}
+
+fn next(collection: &Collection) -> Epoch {
+    let epoch = collection.epoch().0.checked_add(1);
+    Epoch(epoch.expect("epochs are begun one by one, fewer than 2^64 times"))
+}

@@ -1,0 +1,99 @@
+use super::*;
+use crate::upkeep::RefitReason;
+
+#[test]
+fn a_rekey_keeps_the_model_and_changes_every_name_and_row() {
+    for cells in [CellCount::Cells(4), CellCount::Micro] {
+        let mut world = World::with(cells, 30);
+        let (before, names) = (world.collection(), world.handles());
+        let kept = upkeep(&world.vault).unwrap();
+        let rows = release(&world.vault).unwrap().into_rows();
+        let done = rekey(&mut world.vault, &|_| (), &mut world.rng).unwrap();
+        assert_eq!(done, NewEpoch { epoch: Epoch(2), documents: 30 });
+        let after = world.collection();
+        assert_eq!(after.epoch(), Epoch(2));
+        assert_eq!(release(&world.vault).unwrap().epoch(), Epoch(2));
+        assert!(world.handles().is_disjoint(&names));
+        let coordinates: HashSet<_> = rows.into_iter().map(|row| row.coordinates).collect();
+        let now = release(&world.vault).unwrap();
+        assert!(now.rows().iter().all(|row| !coordinates.contains(&row.coordinates)));
+        assert_eq!(after.model().pca().basis(), before.model().pca().basis());
+        assert_eq!(after.model().candidates(), before.model().candidates());
+        assert_eq!(after.index().ids(), before.index().ids());
+        assert_eq!(after.index().prefixes(), before.index().prefixes());
+        assert_eq!(upkeep(&world.vault).unwrap(), kept);
+        world.check();
+    }
+}
+
+#[test]
+fn a_refit_fits_the_documents_that_are_there() {
+    let mut world = World::empty(CellCount::Cells(4));
+    // Documents of eight dimensions, then others of sixteen.
+    let narrow = vectors(&mut world.rng, 40, 8);
+    world.ingest(&ids(0..40), &narrow);
+    assert_eq!(upkeep(&world.vault).unwrap().refit_due(), []);
+    let wide = vectors(&mut world.rng, 60, WIDTH);
+    world.ingest(&ids(40..100), &wide);
+    let moved = upkeep(&world.vault).unwrap();
+    assert_eq!((moved.late(), moved.documents()), (60, 100));
+    assert!(moved.now().outside_basis > 0.01, "{:?}", moved.now());
+    let reasons = moved.refit_due();
+    assert!(reasons.iter().any(|reason| matches!(reason, RefitReason::OutsideBasis(_))));
+    assert!(reasons.iter().any(|reason| matches!(reason, RefitReason::Growth { late: 60, .. })));
+
+    let names = world.handles();
+    let done = refit(&mut world.vault, None, &|_| (), &mut world.rng).unwrap();
+    assert_eq!(done, NewEpoch { epoch: Epoch(2), documents: 100 });
+    assert!(world.handles().is_disjoint(&names));
+    let fresh = upkeep(&world.vault).unwrap();
+    assert_eq!((fresh.late(), fresh.refit_due().len()), (0, 0));
+    assert!(fresh.fitted().outside_basis < 1e-6);
+    world.check();
+}
+
+#[test]
+fn documents_like_the_fitted_ones_are_no_drift() {
+    let mut world = World::of(&Settings {
+        candidates: Choice::Fixed(1000),
+        d_pub: Choice::Fixed(12),
+        ..Settings::new(CellCount::Cells(4))
+    });
+    let first = vectors(&mut world.rng, 200, WIDTH);
+    world.ingest(&ids(0..200), &first);
+    let more = vectors(&mut world.rng, 80, WIDTH);
+    world.ingest(&ids(200..280), &more);
+    let now = upkeep(&world.vault).unwrap();
+    assert_eq!((now.late(), now.documents()), (80, 280));
+    assert_eq!(now.refit_due(), [], "{now:?}");
+    // One that is given again as it was has not changed.
+    world.ingest(&ids(0..200), &first);
+    assert_eq!(upkeep(&world.vault).unwrap().late(), 80);
+    // A replaced document is a new one, and a deleted one is forgotten.
+    world.ingest(&ids(0..1), &vectors(&mut ChaCha20Rng::seed_from_u64(3), 1, WIDTH));
+    assert_eq!(upkeep(&world.vault).unwrap().late(), 81);
+    world.delete(&["doc-0", "doc-200", "doc-1"]).unwrap();
+    let now = upkeep(&world.vault).unwrap();
+    assert_eq!((now.late(), now.documents()), (79, 277));
+}
+
+#[test]
+fn a_new_epoch_of_an_empty_vault_is_refused() {
+    let mut world = World::empty(CellCount::Cells(4));
+    let refitted = refit(&mut world.vault, None, &|_| (), &mut world.rng);
+    assert!(matches!(refitted, Err(ClientError::Empty)));
+    let rekeyed = rekey(&mut world.vault, &|_| (), &mut world.rng);
+    assert!(matches!(rekeyed, Err(ClientError::Empty)));
+}
+
+#[test]
+fn a_refit_that_cannot_be_changes_nothing() {
+    let mut world = World::with(CellCount::Cells(4), 20);
+    let most: Vec<String> = ids(0..17);
+    world.delete(&most.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    let generation = world.vault.generation();
+    let refitted = refit(&mut world.vault, None, &|_| (), &mut world.rng);
+    assert!(matches!(refitted, Err(ClientError::Cells(_))));
+    assert_eq!(world.vault.generation(), generation);
+    world.check();
+}

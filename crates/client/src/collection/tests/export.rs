@@ -1,0 +1,116 @@
+use super::*;
+use shard_protocol::RefusalCode;
+
+fn colleague() -> Unlock {
+    Unlock::KeyFile(Zeroizing::new(vec![3; MIN_KEY_FILE_BYTES]))
+}
+
+fn exported(world: &mut World) -> Vault {
+    let directory = world.directory.path().join("query");
+    export_query_vault(&world.vault, &directory, &colleague(), cost(), &mut world.rng).unwrap();
+    Vault::open(&directory, &colleague()).unwrap()
+}
+
+#[test]
+fn an_exported_vault_finds_what_its_owner_finds() {
+    for cells in [CellCount::Cells(4), CellCount::Micro] {
+        let mut world = World::with(cells, 40);
+        let query_vault = exported(&mut world);
+        assert_eq!(query_vault.access(), VaultAccess::Query);
+        let searcher = searcher(&world.vault);
+        let (owner, colleague) = (world.collection(), Collection::open(&query_vault).unwrap());
+        let query = vectors(&mut world.rng, 1, WIDTH);
+        assert_eq!(
+            found(&searcher, &colleague, query.row(0)),
+            found(&searcher, &owner, query.row(0))
+        );
+        assert_eq!(colleague.revision(), world.vault.generation());
+        assert_eq!(owner.revision(), world.vault.generation());
+    }
+}
+
+#[test]
+fn an_exported_vault_has_neither_vectors_nor_rows_nor_its_owners_secrets() {
+    let mut world = World::with(CellCount::Cells(4), 20);
+    let query_vault = exported(&mut world);
+    for kind in FileKind::ALL {
+        let expected = matches!(
+            kind,
+            FileKind::Settings | FileKind::Model | FileKind::Index | FileKind::Origin
+        );
+        assert_eq!(query_vault.contains(kind), expected, "{kind}");
+    }
+    assert!(Vault::open(query_vault.directory(), &unlock()).is_err());
+    assert!(Vault::open(world.vault.directory(), &colleague()).is_err());
+}
+
+#[test]
+fn an_exported_vault_refuses_everything_but_a_search() {
+    let mut world = World::with(CellCount::Cells(4), 20);
+    let mut vault = exported(&mut world);
+    let (generation, mut rng) = (vault.generation(), ChaCha20Rng::seed_from_u64(5));
+    let more = vectors(&mut rng, 1, WIDTH);
+    let names = ids(0..1);
+    let documents = Documents { ids: &names, vectors: &more, sample_queries: None };
+    let elsewhere = world.directory.path().join("elsewhere");
+    let refusals = [
+        ingest(&mut vault, &documents, &|_| (), &mut rng).map(drop),
+        synchronise(&mut vault, &documents, &|_| (), &mut rng).map(drop),
+        delete_documents(&mut vault, &names, MissingIds::Refuse, &mut rng).map(drop),
+        refit(&mut vault, None, &|_| (), &mut rng).map(drop),
+        rekey(&mut vault, &|_| (), &mut rng).map(drop),
+        export_query_vault(&vault, &elsewhere, &colleague(), cost(), &mut rng).map(drop),
+        vault.add_recovery(&mut rng).map(drop).map_err(ClientError::from),
+        release(&vault).map(drop),
+        stored_vectors(&vault).map(drop),
+        upkeep(&vault).map(drop),
+    ];
+    for refusal in refusals {
+        let error = refusal.unwrap_err();
+        assert!(matches!(error, ClientError::Vault(VaultError::QueryVault { .. })), "{error}");
+        assert!(error.to_string().contains("query vault"), "{error}");
+    }
+    assert_eq!(vault.generation(), generation);
+    assert!(!elsewhere.exists());
+}
+
+#[test]
+fn a_rekey_revokes_an_exported_vault() {
+    let mut world = World::with(CellCount::Cells(4), 40);
+    let query_vault = exported(&mut world);
+    let colleague = Collection::open(&query_vault).unwrap();
+    rekey(&mut world.vault, &|_| (), &mut world.rng).unwrap();
+    // The server holds the new epoch and no other.
+    let searcher = searcher(&world.vault);
+    let query = vectors(&mut world.rng, 1, WIDTH);
+    let refused = searcher.search(&colleague, query.row(0), &SearchOptions::default());
+    let Err(ClientError::Refused(refusal)) = refused else { panic!("{refused:?}") };
+    assert_eq!(refusal.code, RefusalCode::UnknownEpoch);
+    // None of its names is a name of the new epoch, and none of its keys makes one: all it has is
+    // the secret of the old.
+    let names = world.handles();
+    let old = KeySchedule::of_epoch(EpochSecret::from_bytes(
+        query_vault.epoch_secret().expect("a query vault").expose(),
+    ));
+    for id in world.collection().index().ids() {
+        assert!((0..4).all(|attempt| !names.contains(&old.row_handle(id, attempt))));
+    }
+    assert!(query_vault.master().is_err());
+}
+
+#[test]
+fn an_export_overwrites_nothing() {
+    let mut world = World::with(CellCount::Cells(4), 20);
+    let query_vault = exported(&mut world);
+    let directory = query_vault.directory().to_owned();
+    let mut export = |directory: &Path| {
+        export_query_vault(&world.vault, directory, &colleague(), cost(), &mut world.rng)
+    };
+    let again = export(&directory);
+    assert!(matches!(again, Err(ClientError::Vault(VaultError::AlreadyExists { .. }))));
+    let full = world.directory.path().join("full");
+    std::fs::create_dir(&full).unwrap();
+    std::fs::write(full.join("notes"), "mine").unwrap();
+    let among = export(&full);
+    assert!(matches!(among, Err(ClientError::Vault(VaultError::NotEmpty { .. }))));
+}

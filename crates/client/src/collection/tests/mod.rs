@@ -1,0 +1,207 @@
+//! Live updates, new epochs and exports, with a real server where something is searched.
+
+mod delete;
+mod epoch;
+mod export;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use shard_geometry::VectorSet;
+use shard_protocol::{CollectionName, Limits, RowHandle};
+use shard_server::Server;
+use shard_store::MemoryRows;
+use tempfile::TempDir;
+use zeroize::Zeroizing;
+
+use super::*;
+use crate::search::{SearchOptions, Searcher};
+use crate::settings::{CellCount, Choice};
+use crate::transport::Transport;
+use crate::vault::{MIN_KEY_FILE_BYTES, VaultAccess, VaultError};
+
+const WIDTH: usize = 16;
+
+fn unlock() -> Unlock {
+    Unlock::KeyFile(Zeroizing::new(vec![9; MIN_KEY_FILE_BYTES]))
+}
+
+fn cost() -> KdfCost {
+    KdfCost::new(8, 1, 1).unwrap()
+}
+
+/// Vectors with falling variance around a mean, the first `varying` coordinates of them.
+fn vectors(rng: &mut ChaCha20Rng, rows: usize, varying: usize) -> VectorSet {
+    let values = (0..rows * WIDTH).map(|at| {
+        let unit = rng.next_u32() as f32 / u32::MAX as f32 - 0.5;
+        let column = at % WIDTH;
+        if column < varying { 0.1 + unit / (1.0 + column as f32 / 4.0) } else { 0.1 }
+    });
+    VectorSet::new(WIDTH, values.collect()).unwrap()
+}
+
+fn ids(rows: std::ops::Range<usize>) -> Vec<String> {
+    rows.map(|row| format!("doc-{row}")).collect()
+}
+
+/// A vault, and randomness to change it with.
+struct World {
+    directory: TempDir,
+    vault: Vault,
+    rng: ChaCha20Rng,
+}
+
+impl World {
+    fn empty(cells: CellCount) -> Self {
+        Self::of(&Settings {
+            candidates: Choice::Fixed(20),
+            d_pub: Choice::Fixed(4),
+            ..Settings::new(cells)
+        })
+    }
+
+    fn of(settings: &Settings) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let path = directory.path().join("vault");
+        let vault = create_vault(&path, &unlock(), cost(), settings, &mut rng).unwrap();
+        Self { directory, vault, rng }
+    }
+
+    fn with(cells: CellCount, rows: usize) -> Self {
+        let mut world = Self::empty(cells);
+        let documents = vectors(&mut world.rng, rows, WIDTH);
+        world.ingest(&ids(0..rows), &documents);
+        world
+    }
+
+    fn ingest(&mut self, ids: &[String], vectors: &VectorSet) -> Ingested {
+        let documents = Documents { ids, vectors, sample_queries: None };
+        ingest(&mut self.vault, &documents, &|_| (), &mut self.rng).unwrap()
+    }
+
+    fn delete(&mut self, ids: &[&str]) -> Result<Deleted, ClientError> {
+        let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+        delete_documents(&mut self.vault, &ids, MissingIds::Refuse, &mut self.rng)
+    }
+
+    fn collection(&self) -> Collection {
+        Collection::open(&self.vault).unwrap()
+    }
+
+    fn handles(&self) -> HashSet<RowHandle> {
+        release(&self.vault).unwrap().rows().iter().map(|row| row.handle).collect()
+    }
+
+    /// Everything goes together: index, vectors and release.
+    fn check(&self) {
+        let (collection, vectors) = (self.collection(), stored_vectors(&self.vault).unwrap());
+        let index = collection.index();
+        assert_eq!(vectors.rows(), index.rows());
+        let mut named = index.handles_in_use();
+        assert_eq!(named.len(), index.rows() + index.canaries().len());
+        for row in release(&self.vault).unwrap().rows() {
+            assert!(named.remove(&row.handle), "a row that the index does not know");
+        }
+        assert!(named.is_empty(), "a document without a row");
+        let searcher = searcher(&self.vault);
+        for row in 0..index.rows().min(8) {
+            let options = SearchOptions { candidates: Some(index.rows()), ..Default::default() };
+            let answer = searcher.search(&collection, vectors.row(row), &options).unwrap();
+            for hit in &answer.hits {
+                let exact =
+                    shard_geometry::dot_f64(vectors.row(row), vectors.row(hit.row as usize));
+                assert!((hit.score - exact).abs() < 1e-4, "{} for {exact}", hit.score);
+            }
+        }
+    }
+}
+
+struct Embedded(Server);
+
+impl Transport for Embedded {
+    fn exchange(
+        &self,
+        message: Vec<u8>,
+    ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self.0.handle(&CollectionName::default(), &message))
+    }
+}
+
+/// A server that holds the vault's release.
+fn searcher(vault: &Vault) -> Searcher<Embedded> {
+    let server = Server::new(Arc::new(MemoryRows::new()), Limits::default());
+    server.hold(&CollectionName::default(), release(vault).unwrap()).unwrap();
+    Searcher::new(Embedded(server))
+}
+
+fn found(searcher: &Searcher<Embedded>, collection: &Collection, query: &[f32]) -> Vec<String> {
+    let answer = searcher.search(collection, query, &SearchOptions::default()).unwrap();
+    answer.hits.iter().map(|hit| collection.index().id(hit.row).to_owned()).collect()
+}
+
+#[test]
+fn of_two_ingests_at_once_the_second_is_refused_before_it_works() {
+    let mut world = World::with(CellCount::Cells(4), 30);
+    let mut second = Vault::open(world.vault.directory(), &unlock()).unwrap();
+    let (more, names) = (vectors(&mut world.rng, 5, WIDTH), ids(100..105));
+    // The first ingest stops in the middle of its work until the second has been refused.
+    let documents = Documents { ids: &names, vectors: &more, sample_queries: None };
+    let refused = std::sync::OnceLock::new();
+    let attempt = std::sync::Mutex::new(&mut second);
+    let try_again = |_| {
+        refused.get_or_init(|| {
+            let mut rng = ChaCha20Rng::seed_from_u64(2);
+            let worked = |_| panic!("work in vain");
+            ingest(&mut attempt.lock().unwrap(), &documents, &worked, &mut rng).unwrap_err()
+        });
+    };
+    ingest(&mut world.vault, &documents, &try_again, &mut world.rng).unwrap();
+    let error = refused.into_inner().expect("the second ingest was tried");
+    assert!(matches!(error, ClientError::Vault(VaultError::Locked { .. })), "{error}");
+    assert!(error.to_string().contains("another process is writing"));
+    // Now it may, from what the first has left.
+    let mut second = Vault::open(world.vault.directory(), &unlock()).unwrap();
+    ingest(&mut second, &documents, &|_| (), &mut world.rng).unwrap();
+}
+
+#[test]
+fn a_synchronised_vault_holds_what_was_given_and_nothing_else() {
+    let mut world = World::empty(CellCount::Cells(4));
+    let first = vectors(&mut world.rng, 20, WIDTH);
+    let names = ids(0..20);
+    let documents = Documents { ids: &names, vectors: &first, sample_queries: None };
+    let done = synchronise(&mut world.vault, &documents, &|_| (), &mut world.rng).unwrap();
+    assert_eq!(done, Ingested { added: 20, replaced: 0, deleted: 0, fitted: true });
+    let second = vectors(&mut world.rng, 15, WIDTH);
+    let names = ids(10..25);
+    let documents = Documents { ids: &names, vectors: &second, sample_queries: None };
+    let done = synchronise(&mut world.vault, &documents, &|_| (), &mut world.rng).unwrap();
+    assert_eq!(done, Ingested { added: 5, replaced: 10, deleted: 10, fitted: false });
+    assert_eq!(world.collection().index().ids(), names);
+    assert_eq!(stored_vectors(&world.vault).unwrap().values(), second.values());
+    world.check();
+    // All of it exchanged.
+    let names = ids(50..60);
+    let third = vectors(&mut world.rng, 10, WIDTH);
+    let documents = Documents { ids: &names, vectors: &third, sample_queries: None };
+    let done = synchronise(&mut world.vault, &documents, &|_| (), &mut world.rng).unwrap();
+    assert_eq!((done.added, done.deleted), (10, 15));
+    world.check();
+}
+
+#[test]
+fn a_model_of_the_first_version_is_refused_in_words() {
+    let mut world = World::with(CellCount::Cells(4), 20);
+    let mut model = world.vault.read(FileKind::Model).unwrap().to_vec();
+    model[0] = 1;
+    let mut transaction = world.vault.transaction().unwrap();
+    transaction.write(FileKind::Model, &model, &mut world.rng).unwrap();
+    transaction.commit(&mut world.rng).unwrap();
+    let error = Collection::open(&world.vault).map(drop).unwrap_err().to_string();
+    for words in ["model", "version 1", "version 2", "make a new vault"] {
+        assert!(error.contains(words), "{error}");
+    }
+}

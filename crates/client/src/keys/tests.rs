@@ -1,0 +1,133 @@
+use super::*;
+
+const EPOCH: Epoch = Epoch(1);
+
+fn schedule(epoch: Epoch) -> KeySchedule {
+    KeySchedule::new(&MasterSecret::from_bytes(&[7; 32]), epoch)
+}
+
+fn image(key: &Transform) -> Vec<f64> {
+    let mut x: Vec<f64> = (0..key.width()).map(|i| 1.0 / (i as f64 + 1.0)).collect();
+    key.apply(&mut x);
+    x
+}
+
+fn fingerprint(values: &[f64]) -> u64 {
+    // FNV-1a over the exact bits.
+    values
+        .iter()
+        .flat_map(|v| v.to_bits().to_le_bytes())
+        .fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn row() -> Row {
+    Row { cell: CellTag(3), handle: RowHandle(5), coordinates: vec![1, -2, i32::MAX] }
+}
+
+/// Master secret of 32 bytes 7, epoch 1, width 288, the image of `x_i = 1 / (i + 1)`. These
+/// figures must hold on every machine and in every later version: rows on servers depend on
+/// them.
+#[test]
+fn golden_keys_and_names_do_not_change() {
+    let keys = schedule(EPOCH);
+    let orthogonal = keys.derive(TransformKind::Orthogonal, 288, KeyOwner::Cell(3));
+    let structured = keys.derive(TransformKind::Structured, 288, KeyOwner::Row(RowHandle(5)));
+    assert_eq!(
+        [
+            fingerprint(&image(&orthogonal)),
+            fingerprint(&image(&structured)),
+            keys.row_handle("doc-1", 0).0,
+            keys.cell_tag(KeyOwner::Cell(3)).0,
+        ],
+        [
+            5_760_923_811_183_175_418,
+            3_293_506_617_684_089_101,
+            9_649_014_578_327_980_399,
+            9_357_491_888_339_962_382,
+        ]
+    );
+    assert_eq!(
+        u128::from_le_bytes(keys.content_tag(&row())),
+        291_939_084_691_678_693_984_261_965_889_886_358_909
+    );
+}
+
+#[test]
+fn every_part_of_the_label_changes_the_key() {
+    let derive = |keys: &KeySchedule, kind, owner| image(&keys.derive(kind, 16, owner));
+    let keys = schedule(EPOCH);
+    let base = derive(&keys, TransformKind::Orthogonal, KeyOwner::Cell(1));
+    let other = KeySchedule::new(&MasterSecret::from_bytes(&[8; 32]), EPOCH);
+    for (keys, kind, owner) in [
+        (&schedule(Epoch(2)), TransformKind::Orthogonal, KeyOwner::Cell(1)),
+        (&keys, TransformKind::Orthogonal, KeyOwner::Cell(2)),
+        (&keys, TransformKind::Orthogonal, KeyOwner::Row(RowHandle(1))),
+        (&keys, TransformKind::Structured, KeyOwner::Cell(1)),
+        (&other, TransformKind::Orthogonal, KeyOwner::Cell(1)),
+    ] {
+        assert_ne!(base, derive(keys, kind, owner));
+    }
+    assert_ne!(keys.row_handle("a", 0), schedule(Epoch(2)).row_handle("a", 0));
+    assert_ne!(keys.row_handle("a", 0), keys.row_handle("a", 1));
+}
+
+#[test]
+fn an_epochs_secret_gives_the_schedule_of_that_epoch() {
+    let master = MasterSecret::from_bytes(&[7; 32]);
+    let given = KeySchedule::of_epoch(epoch_secret(&master, EPOCH));
+    let owner = KeyOwner::Cell(1);
+    assert_eq!(
+        image(&given.derive(TransformKind::Orthogonal, 16, owner)),
+        image(&schedule(EPOCH).derive(TransformKind::Orthogonal, 16, owner))
+    );
+    assert_eq!(given.row_handle("a", 0), schedule(EPOCH).row_handle("a", 0));
+    // Were the secret of epoch 1 taken for a master secret, epoch 2 would still be another.
+    let mistaken = MasterSecret::from_bytes(epoch_secret(&master, EPOCH).expose());
+    let next = KeySchedule::new(&mistaken, Epoch(2));
+    assert_ne!(next.row_handle("a", 0), schedule(Epoch(2)).row_handle("a", 0));
+}
+
+#[test]
+fn equal_rows_have_equal_tags_within_an_epoch_and_others_across_epochs() {
+    let keys = schedule(EPOCH);
+    let tag = keys.content_tag(&row());
+    assert_eq!(tag, schedule(EPOCH).content_tag(&row()));
+    assert_ne!(tag, schedule(Epoch(2)).content_tag(&row()));
+    for other in [
+        Row { cell: CellTag(4), ..row() },
+        Row { handle: RowHandle(6), ..row() },
+        Row { coordinates: vec![1, -2, i32::MIN], ..row() },
+        Row { coordinates: vec![1, -2], ..row() },
+    ] {
+        assert_ne!(tag, keys.content_tag(&other));
+    }
+}
+
+#[test]
+fn a_content_tag_is_a_truncated_hmac() {
+    use hkdf::hmac::{Hmac, KeyInit, Mac};
+    let keys = schedule(EPOCH);
+    let mut hmac = Hmac::<Sha256>::new_from_slice(&keys.tag_key[..]).unwrap();
+    let row = row();
+    hmac.update(&row.cell.0.to_le_bytes());
+    hmac.update(&row.handle.0.to_le_bytes());
+    row.coordinates.iter().for_each(|z| hmac.update(&z.to_le_bytes()));
+    assert_eq!(keys.content_tag(&row), hmac.finalize().into_bytes()[..CONTENT_TAG_BYTES]);
+}
+
+#[test]
+fn cache_stays_within_its_budget_and_keeps_the_recent() {
+    let keys = schedule(EPOCH);
+    let derive = |cell| Arc::new(keys.derive(TransformKind::Orthogonal, 32, KeyOwner::Cell(cell)));
+    let size = derive(0).bytes();
+    let cache = KeyCache::new(3 * size);
+    let label = |cell| (cell, TransformKind::Orthogonal, 32);
+    for cell in 0..3 {
+        cache.insert(label(cell), derive(cell));
+    }
+    assert!(cache.find(&label(0)).is_some()); // now cell 1 is the oldest
+    cache.insert(label(3), derive(3));
+    assert!(cache.find(&label(1)).is_none());
+    assert!([0, 2, 3].iter().all(|&cell| cache.find(&label(cell)).is_some()));
+    assert_eq!(cache.state.lock().unwrap().bytes, 3 * size);
+}

@@ -1,0 +1,186 @@
+use super::*;
+use crate::settings::{CellCount, Choice, Settings};
+use proptest::prelude::*;
+use shard_geometry::CellLists;
+use shard_protocol::{Epoch, RowHandle};
+use shard_rlwe::OperandBound;
+
+use crate::index::IndexedRow;
+
+const WIDTH: usize = 16;
+
+fn figures() -> Figures {
+    Figures {
+        outside_prefix: 0.2,
+        outside_basis: 0.0,
+        cells: Some(Balance { imbalance: 1.5, effective: 0.9 }),
+        recall: 0.998,
+    }
+}
+
+fn upkeep(now: Figures, documents: usize, late: usize) -> Upkeep {
+    let late = (0..documents).map(|row| (row < late).then(Energy::default)).collect();
+    Upkeep { fitted: figures(), now, late }
+}
+
+#[test]
+fn nothing_is_due_while_the_figures_hold() {
+    assert_eq!(upkeep(figures(), 100, 0).refit_due(), []);
+    let within = Figures {
+        outside_prefix: 0.249,
+        outside_basis: 0.0099,
+        cells: Some(Balance { imbalance: 2.99, effective: 0.5 }),
+        recall: 0.9901,
+    };
+    assert_eq!(upkeep(within, 100, 50).refit_due(), []);
+}
+
+#[test]
+fn each_threshold_is_a_reason_of_its_own() {
+    let due = |now: Figures, late: usize| {
+        let reasons = upkeep(now, 100, late).refit_due();
+        assert_eq!(reasons.len(), 1, "{reasons:?}");
+        reasons[0]
+    };
+    let recall = |recall| Figures { recall, ..figures() };
+    assert!(matches!(due(recall(0.987), 0), RefitReason::RecallFell { .. }));
+    assert!(matches!(due(recall(0.989), 0), RefitReason::RecallBelowTarget { .. }));
+    let outside = Figures { outside_prefix: 0.251, ..figures() };
+    assert!(matches!(due(outside, 10), RefitReason::OutsidePrefix { .. }));
+    let outside = Figures { outside_basis: 0.011, ..figures() };
+    assert!(matches!(due(outside, 10), RefitReason::OutsideBasis(_)));
+    let uneven = Figures { cells: Some(Balance { imbalance: 3.1, effective: 0.5 }), ..figures() };
+    assert!(matches!(due(uneven, 0), RefitReason::Imbalance { .. }));
+    assert!(matches!(due(figures(), 51), RefitReason::Growth { late: 51, documents: 100 }));
+    for reason in upkeep(Figures { recall: 0.5, ..outside }, 100, 60).refit_due() {
+        assert!(!reason.to_string().contains('\n'));
+    }
+}
+
+#[test]
+fn a_few_odd_documents_are_no_drift() {
+    let outside = Figures { outside_prefix: 0.9, outside_basis: 0.5, ..figures() };
+    assert_eq!(upkeep(outside, 100, 9).refit_due(), []);
+    assert_eq!(upkeep(outside, 100, 10).refit_due().len(), 2);
+}
+
+#[test]
+fn a_fit_that_missed_the_target_is_not_due_for_that() {
+    let poor = Figures { recall: 0.9, ..figures() };
+    let upkeep = Upkeep { fitted: poor, ..upkeep(poor, 100, 0) };
+    assert_eq!(upkeep.refit_due(), []);
+}
+
+/// Rows that vary in the first `varying` directions, the more the earlier.
+fn rows(count: usize, varying: usize, seed: u64) -> VectorSet {
+    let mut state = seed;
+    let mut values = Vec::new();
+    for _ in 0..count {
+        for at in 0..WIDTH {
+            // Knuth's linear congruential generator.
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let unit = (state >> 40) as f32 / (1 << 24) as f32 - 0.5;
+            values.push(if at < varying { unit / (1.0 + at as f32) } else { 0.25 });
+        }
+    }
+    VectorSet::new(WIDTH, values).unwrap()
+}
+
+fn model(vectors: &VectorSet) -> Model {
+    let settings = Settings { d_pub: Choice::Fixed(4), ..Settings::new(CellCount::Cells(1)) };
+    Model::fit(&settings, Epoch(1), vectors, None).unwrap()
+}
+
+#[test]
+fn energies_are_parts_of_the_whole() {
+    let fitted = rows(200, 8, 1);
+    let model = model(&fitted);
+    let within = Energy::mean(energies(&model, &fitted).iter());
+    assert!(within.outside_basis < 1e-9, "{within:?}");
+    for (row, energy) in energies(&model, &fitted).iter().enumerate() {
+        let coordinates = model.pca().centred(fitted.row(row));
+        let of = |coordinates: &[f64]| coordinates.iter().map(|x| x * x).sum::<f64>();
+        let expected = of(&coordinates[4..]) / of(&coordinates);
+        assert!((f64::from(energy.outside_prefix) - expected).abs() < 1e-6);
+    }
+    // Directions that the fitted rows did not take.
+    let strange = Energy::mean(energies(&model, &rows(50, WIDTH, 2)).iter());
+    assert!(strange.outside_basis > 0.05 && strange.outside_basis < strange.outside_prefix);
+    // The mean itself has no energy.
+    let mean: Vec<f32> = model.pca().mean().iter().map(|mu| *mu as f32).collect();
+    let mean = energies(&model, &VectorSet::new(WIDTH, mean).unwrap())[0];
+    assert!(mean.outside_prefix.is_finite());
+}
+
+#[test]
+fn even_cells_are_as_many_as_there_are_and_one_full_cell_is_one() {
+    let even = CellLists::new(4, &[0, 1, 2, 3, 3, 2, 1, 0]).unwrap();
+    let balance = measure::balance(&even);
+    assert!((balance.imbalance - 1.0).abs() < 1e-12 && (balance.effective - 1.0).abs() < 1e-12);
+    let full = measure::balance(&CellLists::new(4, &[2; 8]).unwrap());
+    assert!((full.imbalance - 4.0).abs() < 1e-12 && (full.effective - 0.25).abs() < 1e-12);
+}
+
+#[test]
+fn recall_of_a_shortlist_of_everything_is_whole_and_of_a_short_one_is_not() {
+    let vectors = rows(300, WIDTH, 3);
+    let settings = |candidates| Settings {
+        d_pub: Choice::Fixed(2),
+        candidates: Choice::Fixed(candidates),
+        ..Settings::new(CellCount::Micro)
+    };
+    let recall = |candidates| {
+        let model = Model::fit(&settings(candidates), Epoch(1), &vectors, None).unwrap();
+        let mut index = Index::empty(2);
+        let prefixes = model.prefixes(&vectors).unwrap();
+        for (row, prefix) in prefixes.chunks_exact(2).enumerate() {
+            index.put(
+                None,
+                &IndexedRow {
+                    id: &row.to_string(),
+                    handle: RowHandle(row as u64),
+                    prefix,
+                    cell: None,
+                    bound: OperandBound::new(1.0),
+                    length: 1.0,
+                },
+            );
+        }
+        // The measure of the tuning, on its own sample, is the same one.
+        let measured = measure::recall(&model, &index, &vectors).unwrap();
+        assert_eq!(measured, measure::recall(&model, &index, &vectors).unwrap());
+        assert!((measured - model.tuning().held).abs() < 0.08, "{measured}");
+        measured
+    };
+    assert_eq!(recall(300), 1.0);
+    assert!(recall(20) < recall(150) && recall(150) < 1.0);
+}
+
+proptest! {
+    #[test]
+    fn a_record_reads_back(late in proptest::collection::vec(proptest::option::of((0.0_f32..1.0, 0.0_f32..1.0)), 0..30)) {
+        let late = late
+            .into_iter()
+            .map(|energy| energy.map(|(a, b)| Energy { outside_prefix: a, outside_basis: b }))
+            .collect();
+        let record = Upkeep { fitted: figures(), now: Figures { cells: None, ..figures() }, late };
+        prop_assert_eq!(Upkeep::decode(&record.encode()).unwrap(), record);
+    }
+}
+
+#[test]
+fn a_record_whose_parts_do_not_go_together_is_refused() {
+    let record = upkeep(figures(), 4, 2).encode();
+    // The count of documents stands after the two texts.
+    let text = |start: usize| {
+        8 + u64::from_le_bytes(record[start..start + 8].try_into().unwrap()) as usize
+    };
+    let first = 2 + text(2);
+    let count = first + text(first);
+    for documents in [1_u64, 1 << 40] {
+        let mut bytes = record.clone();
+        bytes[count..count + 8].copy_from_slice(&documents.to_le_bytes());
+        assert!(Upkeep::decode(&bytes).is_err());
+    }
+    assert!(Upkeep::decode(&record[..record.len() - 1]).is_err());
+}

@@ -1,0 +1,76 @@
+//! Changing what opens a vault. The secrets inside stay as they are, and so do all other files.
+//!
+//! A keyring is replaced like a manifest: written under another name, synced, renamed, under the
+//! writer lock. A kill at any step leaves the old keyring or the new one, whole.
+//!
+//! What this cannot do is take back a copy: who has kept the old keyring *and* what opened it still
+//! has the vault's secrets.
+
+use rand_core::CryptoRng;
+
+use super::error::VaultError;
+use super::kdf::KdfCost;
+use super::recovery::RecoveryCode;
+use super::secret::{Unlock, UnlockKind};
+use super::{KEYRING, NEXT_KEYRING, RECOVERY, Vault};
+
+impl Vault {
+    /// From now on, `unlock` opens the vault, and what opened it before does not; a recovery code
+    /// stays good. `cost` is as for [`Vault::create`].
+    ///
+    /// # Errors
+    /// When `unlock` is empty, too short or a recovery code, another writer is at work, or the disk
+    /// refuses. The vault then opens as before, save where the disk refuses only to confirm the
+    /// rename: then it opens with the old or the new.
+    pub fn change_unlock(
+        &mut self,
+        unlock: &Unlock,
+        cost: KdfCost,
+        rng: &mut impl CryptoRng,
+    ) -> Result<(), VaultError> {
+        if unlock.kind() == UnlockKind::Recovery {
+            return Err(VaultError::RecoveryOnly);
+        }
+        let sealed = self.keyring.seal(unlock, cost, rng)?;
+        self.replace_keyring(KEYRING, &sealed)
+    }
+
+    /// Makes a code that opens the vault as well, to be written down and kept elsewhere. One made
+    /// before opens nothing any more.
+    ///
+    /// # Errors
+    /// When this is a query vault, another writer is at work, or the disk refuses.
+    pub fn add_recovery(&mut self, rng: &mut impl CryptoRng) -> Result<RecoveryCode, VaultError> {
+        self.require_owner("have a recovery code")?;
+        let code = RecoveryCode::generate(rng);
+        let unlock = Unlock::Recovery(RecoveryCode::from_bytes(code.bytes()));
+        let sealed = self.keyring.seal(&unlock, KdfCost::default(), rng)?;
+        self.replace_keyring(RECOVERY, &sealed)?;
+        Ok(code)
+    }
+
+    /// Whether there is a recovery code.
+    pub fn has_recovery(&self) -> bool {
+        self.disk.path(RECOVERY).exists()
+    }
+
+    fn replace_keyring(&self, name: &str, sealed: &[u8]) -> Result<(), VaultError> {
+        let _lock = self.lock()?;
+        let disk = &self.disk;
+        let next = disk.path(NEXT_KEYRING);
+        // A killed writer may have left one.
+        disk.remove(NEXT_KEYRING).map_err(VaultError::io("remove", &next))?;
+        let written = disk
+            .create_with(NEXT_KEYRING, sealed)
+            .map_err(VaultError::io("write", &next))
+            .and_then(|()| {
+                disk.rename(NEXT_KEYRING, name).map_err(VaultError::io("replace", &disk.path(name)))
+            });
+        if written.is_err() {
+            // Best effort: what cannot be removed now, the next writer removes.
+            let _ = disk.remove(NEXT_KEYRING);
+        }
+        written?;
+        disk.sync().map_err(VaultError::io("sync", disk.directory()))
+    }
+}
