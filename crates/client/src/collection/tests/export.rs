@@ -85,7 +85,7 @@ fn a_rekey_revokes_an_exported_vault() {
     let query = vectors(&mut world.rng, 1, WIDTH);
     let refused = searcher.search(&colleague, query.row(0), &SearchOptions::default());
     let Err(ClientError::Refused(refusal)) = refused else { panic!("{refused:?}") };
-    assert_eq!(refusal.code, RefusalCode::UnknownEpoch);
+    assert_eq!(refusal.code, RefusalCode::Stale);
     // None of its names is a name of the new epoch, and none of its keys makes one: all it has is
     // the secret of the old.
     let names = world.handles();
