@@ -2,8 +2,8 @@
 //!
 //! An engine keeps, for every collection, rows `(cell, handle, coordinates)` by epoch and sealed
 //! blobs by name, and hands out what a request names. It knows nothing of keys or queries.
-//! [`RowStore`] is the seam: [`MemoryRows`] is the engine of the embedded server and the model
-//! that other engines are compared with.
+//! [`RowStore`] is the seam: [`RedbRows`] keeps rows on disk, [`MemoryRows`] is the engine of the
+//! embedded server and the model that other engines are compared with.
 //!
 //! # Revisions and epochs
 //!
@@ -12,6 +12,7 @@
 //! late repetition of a request can undo what came after. Rows of an epoch are searched once the
 //! epoch is [activated](RowStore::activate), which erases every other epoch in the same step.
 
+mod durable;
 mod error;
 mod memory;
 
@@ -22,6 +23,9 @@ use shard_protocol::{
     RowHandle,
 };
 
+pub use durable::{
+    Compaction, RedbRows, Snapshot, StoreMetrics, StoreOptions, Verification, verify,
+};
 pub use error::StoreError;
 pub use memory::MemoryRows;
 

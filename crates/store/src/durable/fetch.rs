@@ -1,0 +1,107 @@
+//! Fetches: rows from memory where they are there, from the row file where they are not.
+
+use std::sync::Arc;
+
+use shard_protocol::{Candidates, CellTag, CollectionName, Epoch, Revision, RowHandle};
+
+use super::RedbRows;
+use super::catalogue::Held;
+use super::engine::{View, guarded};
+use super::key::Table;
+use super::metrics::add;
+use super::record::{decode_row, decode_word};
+use crate::{Fetched, StoreError};
+
+impl RedbRows {
+    /// The rows of all candidates as the newest view has them.
+    pub(super) fn fetch_once(
+        &self,
+        collection: &CollectionName,
+        epoch: Epoch,
+        candidates: &Candidates,
+    ) -> Result<Fetched, StoreError> {
+        let (view, held, mut found) = {
+            let mut live = self.live();
+            let view = live.view.clone();
+            let held = view.catalogue.known(collection)?.clone();
+            held.current(epoch)?;
+            let id = held.record.id;
+            let cached = |(cell, handles)| live.cache.rows((id, epoch, cell), handles);
+            let found: Vec<Vec<Option<Arc<[i32]>>>> = candidates.iter().map(cached).collect();
+            (view, held, found)
+        };
+        let missing = found.iter().flatten().filter(|row| row.is_none()).count();
+        add(&self.counters.cache_hits, candidates.rows() - missing);
+        add(&self.counters.cache_misses, missing);
+        if missing > 0 {
+            let loaded = guarded(view.engine().condition(), "read rows", || {
+                load(&view, &held, epoch, candidates, &mut found)
+            })?;
+            add(&self.counters.disk_rows_read, missing);
+            self.keep(collection, &held, epoch, loaded);
+        }
+        let present = |row: Option<Arc<[i32]>>| row.expect("loaded, or an error above");
+        Ok(found.into_iter().map(|cell| cell.into_iter().map(present).collect()).collect())
+    }
+
+    /// Takes loaded rows into the cache, unless their collection has changed since.
+    fn keep(&self, collection: &CollectionName, held: &Held, epoch: Epoch, loaded: Vec<Loaded>) {
+        let mut live = self.live();
+        let now = live.view.catalogue.0.get(collection);
+        let same = |now: &Arc<Held>| now.record.id == held.record.id && now.changed == held.changed;
+        if !now.is_some_and(same) {
+            return;
+        }
+        for (cell, rows) in loaded {
+            live.cache.insert((held.record.id, epoch, cell), rows);
+        }
+        live.cache.trim();
+    }
+}
+
+/// Rows of a cell that were read from the file.
+type Loaded = (CellTag, Vec<(RowHandle, Arc<[i32]>)>);
+
+/// Reads what is missing, row by row, and returns it by cell.
+fn load(
+    view: &View,
+    held: &Held,
+    epoch: Epoch,
+    candidates: &Candidates,
+    found: &mut [Vec<Option<Arc<[i32]>>>],
+) -> Result<Vec<Loaded>, StoreError> {
+    let (id, width) = (held.record.id, held.current(epoch)?.width);
+    let mut loaded = Vec::new();
+    for ((cell, handles), rows) in candidates.iter().zip(found) {
+        let mut new = Vec::new();
+        for (&handle, row) in handles.iter().zip(rows).filter(|(_, row)| row.is_none()) {
+            let key = id.row(epoch, cell, handle);
+            let read = view.read(Table::Rows, &key, |body| decode_row(body, width))?;
+            let coordinates = match read {
+                Some(coordinates) => coordinates,
+                None => return Err(absent(view, held, epoch, cell, handle)?),
+            };
+            new.push((handle, coordinates.clone()));
+            *row = Some(coordinates);
+        }
+        if !new.is_empty() {
+            loaded.push((cell, new));
+        }
+    }
+    Ok(loaded)
+}
+
+/// Why a row is not there.
+fn absent(
+    view: &View,
+    held: &Held,
+    epoch: Epoch,
+    cell: CellTag,
+    handle: RowHandle,
+) -> Result<StoreError, StoreError> {
+    let key = held.record.id.named(epoch, handle);
+    Ok(match view.read(Table::Tombstones, &key, decode_word)? {
+        Some(revision) => StoreError::Deleted { handle, revision: Revision(revision) },
+        None => StoreError::UnknownRow { cell, handle },
+    })
+}

@@ -1,0 +1,311 @@
+//! The trait, on the row file.
+
+use std::ops::Bound;
+
+use shard_protocol::{
+    BlobList, BlobName, Candidates, CollectionName, CollectionState, ContentTag, Epoch, Revision,
+    RowBatch, RowHandle,
+};
+
+use super::RedbRows;
+use super::cache::Stale;
+use super::catalogue::Held;
+use super::draft::Draft;
+use super::engine::{View, guarded};
+use super::key::{Table, blob_name, damaged, words};
+use super::record::{EpochRecord, NameRecord, decode_word, encode_row, row_bytes};
+use crate::{EpochStatistics, Fetched, RowStore, StoreError};
+
+impl RowStore for RedbRows {
+    fn upsert(
+        &self,
+        collection: &CollectionName,
+        revision: Revision,
+        batch: RowBatch,
+        tags: &[ContentTag],
+    ) -> Result<(), StoreError> {
+        assert_eq!(tags.len(), batch.rows().len(), "a tag for every row");
+        let (number, width) = (batch.epoch(), batch.width());
+        self.change("store rows", |draft| {
+            let mut held = draft.collection(collection);
+            held.check(revision)?;
+            if let Some(current) = held.record.current.filter(|current| number < *current) {
+                return Err(StoreError::Replaced { asked: number, current });
+            }
+            let new = EpochRecord { width, rows: 0 };
+            let mut epoch = *held.epochs.entry(number).or_insert(new);
+            if epoch.width != width {
+                return Err(StoreError::Width { expected: epoch.width, actual: width });
+            }
+            let id = held.record.id;
+            for (row, &tag) in batch.rows().iter().zip(tags) {
+                let (name, cell) = (id.named(number, row.handle), row.cell);
+                match draft.read(Table::Names, &name, NameRecord::decode)? {
+                    Some(old) => {
+                        draft.stale(Stale::Row((id, number, old.cell), row.handle));
+                        draft.leave_row(row_bytes(width));
+                        if old.cell != cell {
+                            draft.remove(Table::Rows, &id.row(number, old.cell, row.handle))?;
+                        }
+                    }
+                    None => {
+                        epoch.rows += 1;
+                        draft.remove(Table::Tombstones, &name)?;
+                    }
+                }
+                draft.put(Table::Names, &name, NameRecord { cell, tag }.encode())?;
+                let key = id.row(number, cell, row.handle);
+                draft.put(Table::Rows, &key, encode_row(&row.coordinates))?;
+            }
+            put_epoch(draft, &mut held, number, epoch)?;
+            held.record.revision = revision;
+            draft.put_collection(collection, held)
+        })
+    }
+
+    fn delete(
+        &self,
+        collection: &CollectionName,
+        revision: Revision,
+        epoch: Epoch,
+        handles: &[RowHandle],
+    ) -> Result<usize, StoreError> {
+        self.change("delete rows", |draft| {
+            let mut held = Held::clone(draft.catalogue().known(collection)?);
+            held.check(revision)?;
+            let record = held.epochs.get(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
+            let (mut record, id) = (*record, held.record.id);
+            let mut gone = 0;
+            for &handle in handles {
+                let name = id.named(epoch, handle);
+                let Some(old) = draft.read(Table::Names, &name, NameRecord::decode)? else {
+                    continue;
+                };
+                draft.remove(Table::Names, &name)?;
+                draft.remove(Table::Rows, &id.row(epoch, old.cell, handle))?;
+                draft.put(Table::Tombstones, &name, revision.0.to_le_bytes().to_vec())?;
+                draft.stale(Stale::Row((id, epoch, old.cell), handle));
+                draft.leave_row(row_bytes(record.width));
+                gone += 1;
+            }
+            record.rows -= gone as u64;
+            put_epoch(draft, &mut held, epoch, record)?;
+            held.record.revision = revision;
+            draft.put_collection(collection, held)?;
+            Ok(gone)
+        })
+    }
+
+    fn activate(
+        &self,
+        collection: &CollectionName,
+        revision: Revision,
+        epoch: Epoch,
+    ) -> Result<(), StoreError> {
+        self.change("activate an epoch", |draft| {
+            let mut held = Held::clone(draft.catalogue().known(collection)?);
+            held.check(revision)?;
+            let kept = *held.epochs.get(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
+            for &old in held.epochs.keys().filter(|other| **other != epoch) {
+                let prefix = held.record.id.epoch(old);
+                let mut bytes = 0;
+                for table in [Table::Rows, Table::Names, Table::Tombstones] {
+                    bytes += draft.remove_prefix(table, &prefix)?;
+                }
+                draft.remove(Table::Epochs, &prefix)?;
+                draft.leave_epoch(bytes);
+                draft.stale(Stale::Epoch(held.record.id, old));
+            }
+            held.epochs = [(epoch, kept)].into();
+            held.record.current = Some(epoch);
+            held.record.revision = revision;
+            draft.put_collection(collection, held)
+        })
+    }
+
+    fn fetch(
+        &self,
+        collection: &CollectionName,
+        epoch: Epoch,
+        candidates: &Candidates,
+    ) -> Result<Fetched, StoreError> {
+        self.reading(|| self.fetch_once(collection, epoch, candidates))
+    }
+
+    fn width(&self, collection: &CollectionName, epoch: Epoch) -> Result<usize, StoreError> {
+        Ok(self.view().catalogue.known(collection)?.current(epoch)?.width)
+    }
+
+    fn tags(
+        &self,
+        collection: &CollectionName,
+        epoch: Epoch,
+        after: Option<RowHandle>,
+        most: usize,
+    ) -> Result<Vec<(RowHandle, ContentTag)>, StoreError> {
+        self.viewing("list tags", |view| {
+            let Ok(held) = view.catalogue.known(collection) else { return Ok(Vec::new()) };
+            let id = held.record.id;
+            let last = after.map(|handle| id.named(epoch, handle));
+            let from = last.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(&key[..]));
+            let mut page = Vec::new();
+            view.scan(Table::Names, &id.epoch(epoch), from, |key, record| {
+                if page.len() == most {
+                    return Ok(false);
+                }
+                let body = Table::Names.unseal(key, record)?;
+                let entry = words(key).zip(NameRecord::decode(body));
+                let ([_, _, handle], name) = entry.ok_or_else(|| damaged(Table::Names))?;
+                page.push((RowHandle(handle), name.tag));
+                Ok(true)
+            })?;
+            Ok(page)
+        })
+    }
+
+    fn statistics(
+        &self,
+        collection: &CollectionName,
+        epoch: Epoch,
+    ) -> Result<EpochStatistics, StoreError> {
+        self.viewing("count rows", |view| {
+            let held = view.catalogue.known(collection)?;
+            let record = held.epochs.get(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
+            let (mut rows, mut cells, mut last) = (0, 0, None);
+            view.scan(Table::Rows, &held.record.id.epoch(epoch), Bound::Unbounded, |key, _| {
+                let [_, _, cell, _] = words(key).ok_or_else(|| damaged(Table::Rows))?;
+                rows += 1;
+                cells += usize::from(last != Some(cell)); // rows of a cell lie side by side
+                last = Some(cell);
+                Ok(true)
+            })?;
+            Ok(EpochStatistics { rows, cells, width: record.width })
+        })
+    }
+
+    fn describe(&self, collection: &CollectionName) -> Result<CollectionState, StoreError> {
+        let view = self.view();
+        Ok(view.catalogue.0.get(collection).map(|held| held.state()).unwrap_or_default())
+    }
+
+    fn collections(&self) -> Result<Vec<CollectionName>, StoreError> {
+        Ok(self.view().catalogue.0.keys().cloned().collect())
+    }
+
+    fn drop_collection(&self, collection: &CollectionName) -> Result<bool, StoreError> {
+        self.change("drop a collection", |draft| {
+            let Some(held) = draft.catalogue().0.get(collection).cloned() else {
+                return Ok(false);
+            };
+            let prefix = held.record.id.prefix();
+            let mut bytes = 0;
+            for table in [
+                Table::Rows,
+                Table::Names,
+                Table::Tombstones,
+                Table::Epochs,
+                Table::Blobs,
+                Table::Lengths,
+            ] {
+                bytes += draft.remove_prefix(table, &prefix)?;
+            }
+            draft.remove_collection(collection)?;
+            draft.leave_epoch(bytes);
+            for &epoch in held.epochs.keys() {
+                draft.stale(Stale::Epoch(held.record.id, epoch));
+            }
+            Ok(true)
+        })
+    }
+
+    fn put_blob(
+        &self,
+        collection: &CollectionName,
+        name: &BlobName,
+        sealed: &[u8],
+    ) -> Result<(), StoreError> {
+        self.change("store a blob", |draft| {
+            let mut held = draft.collection(collection);
+            let key = held.record.id.blob(name);
+            let length = (sealed.len() as u64).to_le_bytes().to_vec();
+            if draft.put(Table::Lengths, &key, length)?.is_none() {
+                held.record.blobs += 1;
+            }
+            if held.record.blobs > BlobList::MOST as u64 {
+                return Err(StoreError::TooMany {
+                    what: "blobs of a collection",
+                    most: BlobList::MOST,
+                });
+            }
+            if let Some(bytes) = draft.put(Table::Blobs, &key, sealed.to_vec())? {
+                draft.leave_bytes(bytes);
+            }
+            draft.put_collection(collection, held)
+        })
+    }
+
+    fn blob(&self, collection: &CollectionName, name: &BlobName) -> Result<Vec<u8>, StoreError> {
+        self.viewing("read a blob", |view| {
+            let key = view.catalogue.known(collection)?.record.id.blob(name);
+            let blob = view.read(Table::Blobs, &key, |body| Some(body.to_vec()))?;
+            blob.ok_or_else(|| StoreError::UnknownBlob(name.clone()))
+        })
+    }
+
+    fn blobs(&self, collection: &CollectionName) -> Result<Vec<(BlobName, u64)>, StoreError> {
+        self.viewing("list blobs", |view| {
+            let id = view.catalogue.known(collection)?.record.id;
+            let mut list = Vec::new();
+            view.scan(Table::Lengths, &id.prefix(), Bound::Unbounded, |key, record| {
+                let body = Table::Lengths.unseal(key, record)?;
+                let entry = blob_name(key).zip(decode_word(body));
+                let ((_, name), length) = entry.ok_or_else(|| damaged(Table::Lengths))?;
+                list.push((name, length));
+                Ok(true)
+            })?;
+            Ok(list)
+        })
+    }
+
+    fn delete_blob(
+        &self,
+        collection: &CollectionName,
+        name: &BlobName,
+    ) -> Result<bool, StoreError> {
+        self.change("delete a blob", |draft| {
+            let mut held = Held::clone(draft.catalogue().known(collection)?);
+            let key = held.record.id.blob(name);
+            let Some(bytes) = draft.remove(Table::Blobs, &key)? else { return Ok(false) };
+            draft.remove(Table::Lengths, &key)?;
+            draft.leave_bytes(bytes);
+            held.record.blobs = held.record.blobs.saturating_sub(1);
+            draft.put_collection(collection, held)?;
+            Ok(true)
+        })
+    }
+}
+
+impl RedbRows {
+    /// Reads from the newest view.
+    fn viewing<T>(
+        &self,
+        doing: &'static str,
+        read: impl Fn(&View) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.reading(|| {
+            let view = self.view();
+            guarded(view.engine().condition(), doing, || read(&view))
+        })
+    }
+}
+
+fn put_epoch(
+    draft: &mut Draft<'_>,
+    held: &mut Held,
+    number: Epoch,
+    epoch: EpochRecord,
+) -> Result<(), StoreError> {
+    held.epochs.insert(number, epoch);
+    draft.put(Table::Epochs, &held.record.id.epoch(number), epoch.encode())?;
+    Ok(())
+}

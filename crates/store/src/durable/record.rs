@@ -1,0 +1,203 @@
+//! Records of the row file, byte for byte as `docs/FORMAT.md` has them; without the checksum that
+//! ends each.
+
+use std::sync::Arc;
+
+use shard_protocol::{CellTag, ContentTag, Epoch, Revision};
+
+use super::key::CollectionId;
+
+/// What the file knows about itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct State {
+    /// Grows with every change: tells after a failed commit whether it took place.
+    pub sequence: u64,
+    /// Number of the next collection.
+    pub next_collection: u64,
+    /// Rows deleted or replaced since the last compaction.
+    pub erasable_rows: u64,
+    /// Their bytes and those of blobs.
+    pub erasable_bytes: u64,
+    /// Whether a whole epoch or collection went since the last compaction.
+    pub erased: bool,
+}
+
+impl State {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let words = [self.sequence, self.next_collection, self.erasable_rows, self.erasable_bytes];
+        let mut body: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        body.push(self.erased.into());
+        body
+    }
+
+    pub(super) fn decode(body: &[u8]) -> Option<Self> {
+        let (words, rest) = little_words::<4>(body)?;
+        let [sequence, next_collection, erasable_rows, erasable_bytes] = words;
+        let erased = flag(rest)?;
+        Some(Self { sequence, next_collection, erasable_rows, erasable_bytes, erased })
+    }
+}
+
+/// A collection, as the file has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct CollectionRecord {
+    pub id: CollectionId,
+    pub revision: Revision,
+    pub current: Option<Epoch>,
+    /// Number of blobs.
+    pub blobs: u64,
+}
+
+impl CollectionRecord {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let current = self.current.map_or(0, |epoch| epoch.0);
+        let words = [self.id.0, self.revision.0, self.blobs, current];
+        let mut body: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        body.push(self.current.is_some().into());
+        body
+    }
+
+    pub(super) fn decode(body: &[u8]) -> Option<Self> {
+        let ([id, revision, blobs, current], rest) = little_words::<4>(body)?;
+        let current = flag(rest)?.then_some(Epoch(current));
+        Some(Self { id: CollectionId(id), revision: Revision(revision), current, blobs })
+    }
+}
+
+/// An epoch, as the file has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct EpochRecord {
+    pub width: usize,
+    pub rows: u64,
+}
+
+impl EpochRecord {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        [self.width as u64, self.rows].into_iter().flat_map(u64::to_le_bytes).collect()
+    }
+
+    pub(super) fn decode(body: &[u8]) -> Option<Self> {
+        let ([width, rows], rest) = little_words::<2>(body)?;
+        let width = usize::try_from(width).ok()?;
+        rest.is_empty().then_some(Self { width, rows })
+    }
+}
+
+/// Where a row is and what its owner calls its content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NameRecord {
+    pub cell: CellTag,
+    pub tag: ContentTag,
+}
+
+impl NameRecord {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        [&self.cell.0.to_le_bytes()[..], &self.tag.0].concat()
+    }
+
+    pub(super) fn decode(body: &[u8]) -> Option<Self> {
+        let ([cell], tag) = little_words::<1>(body)?;
+        Some(Self { cell: CellTag(cell), tag: ContentTag(tag.try_into().ok()?) })
+    }
+}
+
+/// One word: the revision of a tombstone, the length of a blob.
+pub(super) fn decode_word(body: &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(body.try_into().ok()?))
+}
+
+/// Bytes of a row's record besides its coordinates: the norm and the checksum.
+const ROW_OVERHEAD: usize = 8;
+
+/// Bytes of the record of a row.
+pub(super) fn row_bytes(width: usize) -> u64 {
+    (ROW_OVERHEAD + 4 * width) as u64
+}
+
+/// `|z|`, recorded beside the row.
+pub(super) fn norm(coordinates: impl Iterator<Item = i32>) -> f32 {
+    coordinates.map(|z| f64::from(z) * f64::from(z)).sum::<f64>().sqrt() as f32
+}
+
+pub(super) fn encode_row(coordinates: &[i32]) -> Vec<u8> {
+    let mut body = Vec::with_capacity(ROW_OVERHEAD + 4 * coordinates.len());
+    body.extend(norm(coordinates.iter().copied()).to_le_bytes());
+    coordinates.iter().for_each(|z| body.extend(z.to_le_bytes()));
+    body
+}
+
+/// The recorded norm and the coordinates of a row.
+pub(super) fn split_row(body: &[u8]) -> Option<(f32, impl ExactSizeIterator<Item = i32> + '_)> {
+    let (norm, coordinates) = body.split_first_chunk()?;
+    let (coordinates, rest) = coordinates.as_chunks();
+    rest.is_empty()
+        .then(|| (f32::from_le_bytes(*norm), coordinates.iter().map(|z| i32::from_le_bytes(*z))))
+}
+
+pub(super) fn decode_row(body: &[u8], width: usize) -> Option<Arc<[i32]>> {
+    let (_, coordinates) = split_row(body)?;
+    (coordinates.len() == width).then(|| coordinates.collect())
+}
+
+fn little_words<const WORDS: usize>(body: &[u8]) -> Option<([u64; WORDS], &[u8])> {
+    let (head, rest) = body.split_at_checked(8 * WORDS)?;
+    let mut words = [0; WORDS];
+    for (word, bytes) in words.iter_mut().zip(head.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    }
+    Some((words, rest))
+}
+
+fn flag(bytes: &[u8]) -> Option<bool> {
+    match bytes {
+        [0] => Some(false),
+        [1] => Some(true),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shard_protocol::RowHandle;
+
+    use super::super::key::{STATE_KEY, Table};
+    use super::*;
+
+    #[test]
+    fn records_come_back() {
+        let state = State { sequence: 9, erased: true, erasable_bytes: 7, ..State::default() };
+        assert_eq!(State::decode(&state.encode()), Some(state));
+        let id = CollectionId(3);
+        for current in [None, Some(Epoch(0)), Some(Epoch(u64::MAX))] {
+            let record = CollectionRecord { id, revision: Revision(5), current, blobs: 2 };
+            assert_eq!(CollectionRecord::decode(&record.encode()), Some(record));
+        }
+        let name = NameRecord { cell: CellTag(8), tag: ContentTag([4; 16]) };
+        assert_eq!(NameRecord::decode(&name.encode()), Some(name));
+        let row = encode_row(&[3, -4]);
+        assert_eq!(split_row(&row).unwrap().0, 5.0);
+        assert_eq!(decode_row(&row, 2).as_deref(), Some(&[3, -4][..]));
+        assert_eq!(decode_row(&row, 3), None);
+    }
+
+    /// The bytes of `docs/FORMAT.md`, with checksums from another program.
+    #[test]
+    fn records_are_those_of_the_format() {
+        let (id, epoch) = (CollectionId(1), Epoch(2));
+        let ends = |table: Table, key: &[u8], body: Vec<u8>, sum: u32| {
+            assert_eq!(table.seal(key, body).last_chunk(), Some(&sum.to_le_bytes()), "{table:?}");
+        };
+        let row = encode_row(&[3, -4]);
+        assert_eq!(row, [0, 0, 0xa0, 0x40, 3, 0, 0, 0, 0xfc, 0xff, 0xff, 0xff]);
+        ends(Table::Rows, &id.row(epoch, CellTag(3), RowHandle(4)), row, 0x1345_cfdf);
+        let name = NameRecord { cell: CellTag(3), tag: ContentTag([9; 16]) };
+        ends(Table::Names, &id.named(epoch, RowHandle(4)), name.encode(), 0x2aea_1d4c);
+        let revision = Revision(7);
+        let collection = CollectionRecord { id, revision, current: Some(epoch), blobs: 0 };
+        ends(Table::Collections, b"main", collection.encode(), 0x61ba_4766);
+        let record = EpochRecord { width: 2, rows: 1 };
+        ends(Table::Epochs, &id.epoch(epoch), record.encode(), 0x656d_17ed);
+        let state = State { sequence: 5, next_collection: 2, ..State::default() };
+        ends(Table::State, STATE_KEY, state.encode(), 0xa4e3_e5c2);
+    }
+}

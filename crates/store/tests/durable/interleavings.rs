@@ -1,0 +1,173 @@
+//! Any sequence of operations, compactions and restarts does what the model in memory does.
+
+use proptest::prelude::*;
+use shard_protocol::{
+    BlobName, Candidates, CellTag, CollectionName, ContentTag, Epoch, Leak, Revision, Row,
+    RowBatch, RowHandle, declassify,
+};
+use shard_store::{MemoryRows, RedbRows, RowStore, StoreOptions};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Upsert { collection: u8, revision: u64, epoch: u64, width: usize, rows: Vec<(u64, u64, i32)> },
+    Delete { collection: u8, revision: u64, epoch: u64, handles: Vec<u64> },
+    Activate { collection: u8, revision: u64, epoch: u64 },
+    Fetch { collection: u8, epoch: u64, rows: Vec<(u64, u64)> },
+    PutBlob { collection: u8, name: u8, bytes: Vec<u8> },
+    DeleteBlob { collection: u8, name: u8 },
+    Drop { collection: u8 },
+    Compact,
+    Reopen,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (collection, revision, epoch) = (0..2u8, 1..6u64, 1..4u64);
+    let place = (collection.clone(), revision, epoch.clone());
+    let rows = prop::collection::vec((0..12u64, 0..3u64, any::<i32>()), 0..8);
+    let asked = prop::collection::vec((0..12u64, 0..3u64), 1..6);
+    prop_oneof![
+        6 => (place.clone(), prop_oneof![9 => Just(3usize), 1 => Just(4)], rows).prop_map(
+            |((collection, revision, epoch), width, rows)| {
+                Step::Upsert { collection, revision, epoch, width, rows }
+            }
+        ),
+        3 => (place.clone(), prop::collection::vec(0..12u64, 0..4)).prop_map(
+            |((collection, revision, epoch), handles)| {
+                Step::Delete { collection, revision, epoch, handles }
+            }
+        ),
+        2 => place.prop_map(|(collection, revision, epoch)| {
+            Step::Activate { collection, revision, epoch }
+        }),
+        6 => (collection.clone(), epoch, asked)
+            .prop_map(|(collection, epoch, rows)| Step::Fetch { collection, epoch, rows }),
+        1 => (collection.clone(), 0..3u8, prop::collection::vec(any::<u8>(), 0..40))
+            .prop_map(|(collection, name, bytes)| Step::PutBlob { collection, name, bytes }),
+        1 => (collection.clone(), 0..3u8)
+            .prop_map(|(collection, name)| Step::DeleteBlob { collection, name }),
+        1 => collection.prop_map(|collection| Step::Drop { collection }),
+        1 => Just(Step::Compact),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+fn collection(number: u8) -> CollectionName {
+    format!("c{number}").parse().unwrap()
+}
+
+fn blob(number: u8) -> BlobName {
+    format!("b{number}").parse().unwrap()
+}
+
+fn batch(epoch: u64, width: usize, rows: &[(u64, u64, i32)]) -> (RowBatch, Vec<ContentTag>) {
+    // A handle once a batch, as the wire form has it.
+    let rows: std::collections::BTreeMap<u64, (u64, i32)> =
+        rows.iter().map(|&(handle, cell, value)| (handle, (cell, value))).collect();
+    let row = |(&handle, &(cell, value)): (&u64, &(u64, i32))| Row {
+        handle: RowHandle(handle),
+        cell: CellTag(cell),
+        coordinates: vec![value; width],
+    };
+    let tags = rows.values().map(|(_, value)| ContentTag([*value as u8; 16])).collect();
+    let batch = RowBatch::new(
+        declassify(Epoch(epoch), Leak::CollectionShape),
+        declassify(width, Leak::CollectionShape),
+        declassify(rows.iter().map(row).collect(), Leak::StoredRows),
+    );
+    (batch, tags)
+}
+
+fn candidates(rows: &[(u64, u64)]) -> Candidates {
+    let mut cells = std::collections::BTreeMap::<u64, std::collections::BTreeSet<u64>>::new();
+    for &(handle, cell) in rows {
+        cells.entry(cell).or_default().insert(handle);
+    }
+    let tags = cells.keys().map(|&tag| CellTag(tag)).collect();
+    let rows = cells.into_values().map(|rows| rows.into_iter().map(RowHandle).collect()).collect();
+    Candidates::new(declassify(tags, Leak::ActiveCells), declassify(rows, Leak::CandidateHandles))
+        .unwrap()
+}
+
+/// What an operation answers, to be compared.
+fn answer(rows: &dyn RowStore, step: &Step) -> String {
+    match step {
+        Step::Upsert { collection: name, revision, epoch, width, rows: new } => {
+            let (batch, tags) = batch(*epoch, *width, new);
+            format!("{:?}", rows.upsert(&collection(*name), Revision(*revision), batch, &tags))
+        }
+        Step::Delete { collection: name, revision, epoch, handles } => {
+            let handles: Vec<RowHandle> = handles.iter().map(|&h| RowHandle(h)).collect();
+            let (revision, epoch) = (Revision(*revision), Epoch(*epoch));
+            format!("{:?}", rows.delete(&collection(*name), revision, epoch, &handles))
+        }
+        Step::Activate { collection: name, revision, epoch } => {
+            format!("{:?}", rows.activate(&collection(*name), Revision(*revision), Epoch(*epoch)))
+        }
+        Step::Fetch { collection: name, epoch, rows: asked } => {
+            format!("{:?}", rows.fetch(&collection(*name), Epoch(*epoch), &candidates(asked)))
+        }
+        Step::PutBlob { collection: name, name: number, bytes } => {
+            format!("{:?}", rows.put_blob(&collection(*name), &blob(*number), bytes))
+        }
+        Step::DeleteBlob { collection: name, name: number } => {
+            format!("{:?}", rows.delete_blob(&collection(*name), &blob(*number)))
+        }
+        Step::Drop { collection: name } => {
+            format!("{:?}", rows.drop_collection(&collection(*name)))
+        }
+        Step::Compact | Step::Reopen => String::new(),
+    }
+}
+
+/// Everything that can be asked.
+fn everything(rows: &dyn RowStore) -> String {
+    let mut text = format!("{:?}", rows.collections());
+    for name in [collection(0), collection(1)] {
+        text += &format!("{:?} {:?}", rows.describe(&name), rows.blobs(&name));
+        for number in 0..3 {
+            text += &format!("{:?}", rows.blob(&name, &blob(number)));
+        }
+        for epoch in (1..4).map(Epoch) {
+            text += &format!("{:?}", rows.width(&name, epoch));
+            text += &format!("{:?}", rows.statistics(&name, epoch));
+            text += &format!("{:?}", rows.tags(&name, epoch, None, 5));
+            text += &format!("{:?}", rows.tags(&name, epoch, Some(RowHandle(4)), 100));
+            for (handle, cell) in (0..12).flat_map(|h| (0..3).map(move |c| (h, c))) {
+                text += &format!("{:?}", rows.fetch(&name, epoch, &candidates(&[(handle, cell)])));
+            }
+        }
+    }
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn the_engine_on_disk_answers_as_the_one_in_memory(
+        steps in prop::collection::vec(step(), 1..40),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        // Little enough that rows come and go.
+        let options = StoreOptions { cache_bytes: 3000, ..StoreOptions::default() };
+        let open = || RedbRows::open(directory.path(), options.clone()).unwrap();
+        let (model, mut rows) = (MemoryRows::new(), Some(open()));
+        for step in &steps {
+            let engine = rows.as_ref().unwrap();
+            prop_assert_eq!(answer(engine, step), answer(&model, step), "{:?}", step);
+            match step {
+                Step::Compact => drop(engine.compact().unwrap()),
+                Step::Reopen => {
+                    drop(rows.take());
+                    rows = Some(open());
+                }
+                _ => {}
+            }
+        }
+        prop_assert_eq!(everything(rows.as_ref().unwrap()), everything(&model));
+        drop(rows.take());
+        let found = shard_store::verify(directory.path()).unwrap();
+        prop_assert_eq!(found.problems, Vec::<String>::new());
+        prop_assert_eq!(everything(&open()), everything(&model));
+    }
+}

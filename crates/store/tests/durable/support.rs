@@ -1,0 +1,112 @@
+//! Rows and requests to test with.
+
+use std::path::Path;
+
+use shard_protocol::{
+    Candidates, CellTag, CollectionName, ContentTag, Epoch, Leak, Revision, Row, RowBatch,
+    RowHandle, declassify,
+};
+use shard_store::{Fetched, RedbRows, RowStore, StoreError, StoreOptions};
+
+pub const EPOCH: Epoch = Epoch(3);
+
+pub fn main_collection() -> CollectionName {
+    CollectionName::default()
+}
+
+pub fn open(directory: &Path) -> RedbRows {
+    RedbRows::open(directory, StoreOptions::default()).unwrap()
+}
+
+/// A row that no other handle and no other `salt` has.
+pub fn coordinates(handle: u64, salt: u64, width: usize) -> Vec<i32> {
+    let mix = |i: usize| {
+        let word = (handle << 32 | salt << 16 | i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (word >> 24) as i32
+    };
+    (0..width).map(mix).collect()
+}
+
+/// Cell of a handle in the tests here: seven cells.
+pub fn cell(handle: u64) -> CellTag {
+    CellTag(100 + handle % 7)
+}
+
+pub fn batch(
+    epoch: Epoch,
+    handles: impl IntoIterator<Item = u64>,
+    salt: u64,
+    width: usize,
+) -> RowBatch {
+    let row = |handle| Row {
+        handle: RowHandle(handle),
+        cell: cell(handle),
+        coordinates: coordinates(handle, salt, width),
+    };
+    RowBatch::new(
+        declassify(epoch, Leak::CollectionShape),
+        declassify(width, Leak::CollectionShape),
+        declassify(handles.into_iter().map(row).collect(), Leak::StoredRows),
+    )
+}
+
+pub fn upsert(
+    rows: &dyn RowStore,
+    revision: u64,
+    epoch: Epoch,
+    handles: impl IntoIterator<Item = u64>,
+    salt: u64,
+    width: usize,
+) -> Result<(), StoreError> {
+    let batch = batch(epoch, handles, salt, width);
+    let tags = vec![ContentTag([salt as u8; 16]); batch.rows().len()];
+    rows.upsert(&main_collection(), Revision(revision), batch, &tags)
+}
+
+pub fn delete(rows: &dyn RowStore, revision: u64, handles: &[u64]) -> usize {
+    let handles: Vec<RowHandle> = handles.iter().map(|&handle| RowHandle(handle)).collect();
+    rows.delete(&main_collection(), Revision(revision), EPOCH, &handles).unwrap()
+}
+
+pub fn candidates(handles: impl IntoIterator<Item = u64>) -> Candidates {
+    let mut cells = std::collections::BTreeMap::<CellTag, Vec<RowHandle>>::new();
+    for handle in handles {
+        cells.entry(cell(handle)).or_default().push(RowHandle(handle));
+    }
+    let (tags, rows) = cells.into_iter().unzip();
+    let tags = declassify(tags, Leak::ActiveCells);
+    Candidates::new(tags, declassify(rows, Leak::CandidateHandles)).unwrap()
+}
+
+pub fn fetch(
+    rows: &dyn RowStore,
+    epoch: Epoch,
+    handles: impl IntoIterator<Item = u64>,
+) -> Result<Fetched, StoreError> {
+    rows.fetch(&main_collection(), epoch, &candidates(handles))
+}
+
+/// Whether a handle gives the row of a salt.
+pub fn holds(rows: &dyn RowStore, epoch: Epoch, handle: u64, salt: u64) -> bool {
+    match fetch(rows, epoch, [handle]) {
+        Ok(found) => *found[0][0] == coordinates(handle, salt, found[0][0].len()),
+        Err(_) => false,
+    }
+}
+
+/// An engine with rows 0 to `count` of salt 0 in the current epoch.
+pub fn filled(directory: &Path, count: u64, width: usize) -> RedbRows {
+    let rows = open(directory);
+    upsert(&rows, 1, EPOCH, 0..count, 0, width).unwrap();
+    rows.activate(&main_collection(), Revision(1), EPOCH).unwrap();
+    rows
+}
+
+/// Copies a directory: what a disk has at the moment of a crash.
+pub fn copy_directory(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+}
