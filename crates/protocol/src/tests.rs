@@ -1,5 +1,7 @@
 //! Encodings: what goes in comes out, and nothing else comes out.
 
+mod collections;
+
 use proptest::prelude::*;
 use shard_rlwe::slots::{SlotsClient, SlotsLayout, SlotsParameters};
 use shard_rlwe::{
@@ -60,6 +62,7 @@ fn decode_response(bytes: &[u8]) -> Result<RerankResponse, DecodeError> {
 fn decode_as_everything(bytes: &[u8]) {
     let limits = Limits::default();
     let _ = message_kind(bytes);
+    collections::decode(bytes);
     let _ = RowBatch::decode(bytes, &limits);
     if let Ok(request) = RerankRequest::decode(bytes, &limits) {
         assert_eq!(request.encode(), bytes, "one message has one encoding");

@@ -212,6 +212,19 @@ impl ServerContext {
         1 << self.galois.len()
     }
 
+    /// Memory it holds, for a budget: a word a residue for keys, and tables. A transform has four
+    /// words a coefficient and prime, the embedding at most four a coefficient, an automorphism
+    /// half of one.
+    pub fn bytes(&self) -> usize {
+        let n = self.tables.rns.n();
+        let tables = (4 * self.tables.parameters.primes().len() + 4) * n * 8;
+        let galois = self.galois.iter().map(|key| {
+            let digits = key.digits.iter().map(|(b, a)| b.bytes() + a.bytes());
+            digits.sum::<usize>() + n * 4
+        });
+        tables + self.public.b.bytes() + self.public.a.bytes() + galois.sum::<usize>()
+    }
+
     /// The wire form: the public key, then the Galois keys by rising step, both halves of each
     /// polynomial in full.
     pub fn to_bytes(&self) -> Vec<u8> {

@@ -184,6 +184,11 @@ impl SlotsServer {
         &self.layout
     }
 
+    /// Memory it holds, for a budget.
+    pub fn bytes(&self) -> usize {
+        self.context.bytes()
+    }
+
     /// Scores every candidate against its cell's query, on all cores: one response each, in
     /// order.
     pub fn score(

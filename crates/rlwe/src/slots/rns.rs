@@ -165,6 +165,11 @@ impl RnsPoly {
         Self { n, values: vec![0; n * rows] }
     }
 
+    /// Memory it holds.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&self.values[..])
+    }
+
     /// Wraps rows of reduced values.
     pub(super) fn from_values(n: usize, values: Vec<u64>) -> Self {
         debug_assert!(values.len().is_multiple_of(n));

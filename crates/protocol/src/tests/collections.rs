@@ -1,0 +1,326 @@
+//! Messages that keep a collection: their bytes to the last bit, and what is refused of them.
+
+use super::super::*;
+
+const LIMITS: Limits = Limits {
+    bytes: 1 << 20,
+    cells: 16,
+    candidates: 256,
+    rows: 1 << 16,
+    width: 4096,
+    degree: 8192,
+    milliseconds: 4000,
+};
+
+fn revision() -> Disclosed<Revision> {
+    declassify(Revision(5), Leak::CollectionShape)
+}
+
+fn epoch() -> Disclosed<Epoch> {
+    declassify(Epoch(7), Leak::CollectionShape)
+}
+
+fn publish() -> PublishRows {
+    let row = |handle, cell, coordinates| Row {
+        handle: RowHandle(handle),
+        cell: CellTag(cell),
+        coordinates,
+    };
+    let rows = vec![row(9, 1, vec![-1, 2]), row(10, 4, vec![0, i32::MIN])];
+    let batch = RowBatch::new(
+        epoch(),
+        declassify(2, Leak::CollectionShape),
+        declassify(rows, Leak::StoredRows),
+    );
+    let tags = vec![ContentTag([0x33; 16]), ContentTag([0x44; 16])];
+    PublishRows::new(revision(), batch, declassify(tags, Leak::StoredRows))
+}
+
+fn list(after: Option<u64>) -> ListTags {
+    ListTags::new(epoch(), after.map(|handle| declassify(RowHandle(handle), Leak::StoredRows)))
+}
+
+fn tags() -> RowTags {
+    let tag = |handle, byte| (RowHandle(handle), ContentTag([byte; 16]));
+    RowTags { tags: vec![tag(1, 0x11), tag(u64::MAX, 0x22)] }
+}
+
+fn delete() -> DeleteRows {
+    let handles = vec![RowHandle(3), RowHandle(2), RowHandle(3)];
+    DeleteRows::new(revision(), epoch(), declassify(handles, Leak::StoredRows))
+}
+
+fn state() -> CollectionState {
+    let held = |epoch, width, rows| EpochState { epoch: Epoch(epoch), width, rows };
+    CollectionState {
+        revision: Revision(5),
+        current: Some(Epoch(7)),
+        epochs: vec![held(7, 288, 1000), held(8, 288, 3)],
+    }
+}
+
+fn name() -> Disclosed<BlobName> {
+    declassify("vault.head".parse().unwrap(), Leak::SealedBlobs)
+}
+
+fn put() -> PutBlob {
+    PutBlob::new(name(), declassify(vec![0xab, 0xcd], Leak::SealedBlobs))
+}
+
+fn listed() -> BlobList {
+    BlobList { blobs: vec![("a".parse().unwrap(), 1), ("a.b".parse().unwrap(), u64::MAX)] }
+}
+
+fn refusal() -> Refusal {
+    Refusal { code: RefusalCode::Stale, text: "old".into() }
+}
+
+/// Decodes and encodes again.
+type Again = fn(&[u8]) -> Result<Vec<u8>, DecodeError>;
+
+/// One message of every kind with its bytes after the header, in hexadecimal.
+fn golden() -> Vec<(&'static str, Vec<u8>, &'static str, Again)> {
+    macro_rules! message {
+        ($kind:literal, $sound:expr, $type:ident, $hex:literal) => {
+            ($kind, $sound.encode(), $hex, |bytes: &[u8]| {
+                $type::decode(bytes, &LIMITS).map(|message| message.encode())
+            })
+        };
+    }
+    vec![
+        message!(
+            "0a00",
+            publish(),
+            PublishRows,
+            "0500000000000000 0700000000000000 02000000 02000000
+             0900000000000000 0100000000000000 ffffffff 02000000
+             0a00000000000000 0400000000000000 00000000 00000080
+             33333333333333333333333333333333 44444444444444444444444444444444"
+        ),
+        message!("0b00", list(None), ListTags, "0700000000000000 00 0000000000000000"),
+        message!("0b00", list(Some(9)), ListTags, "0700000000000000 01 0900000000000000"),
+        message!(
+            "0c00",
+            tags(),
+            RowTags,
+            "02000000 0100000000000000 11111111111111111111111111111111
+             ffffffffffffffff 22222222222222222222222222222222"
+        ),
+        message!(
+            "0d00",
+            delete(),
+            DeleteRows,
+            "0500000000000000 0700000000000000 02000000 0200000000000000 0300000000000000"
+        ),
+        message!(
+            "0e00",
+            ActivateEpoch::new(revision(), epoch()),
+            ActivateEpoch,
+            "0500000000000000 0700000000000000"
+        ),
+        message!(
+            "1000",
+            state(),
+            CollectionState,
+            "0500000000000000 01 0700000000000000 02000000
+             0700000000000000 2001000000000000 e803000000000000
+             0800000000000000 2001000000000000 0300000000000000"
+        ),
+        message!(
+            "1000",
+            CollectionState::default(),
+            CollectionState,
+            "0000000000000000 00 0000000000000000 00000000"
+        ),
+        message!("1100", put(), PutBlob, "0a 7661756c742e68656164 02000000 abcd"),
+        message!("1200", FetchBlob::new(name()), FetchBlob, "0a 7661756c742e68656164"),
+        message!("1300", Blob { sealed: vec![1, 2, 3] }, Blob, "03000000 010203"),
+        message!("1400", DeleteBlob::new(name()), DeleteBlob, "0a 7661756c742e68656164"),
+        message!(
+            "1600",
+            listed(),
+            BlobList,
+            "02000000 01 61 0100000000000000 03 612e62 ffffffffffffffff"
+        ),
+        message!("0400", refusal(), Refusal, "09 03000000 6f6c64"),
+    ]
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Tries the bytes as every message that keeps a collection; what decodes has one encoding.
+pub(super) fn decode(bytes: &[u8]) {
+    for (kind, _, _, again) in golden() {
+        if let Ok(encoded) = again(bytes)
+            && kind != "0400"
+        {
+            assert_eq!(encoded, bytes, "one message has one encoding");
+        }
+    }
+}
+
+#[test]
+fn golden_bytes_do_not_change() {
+    for (kind, bytes, body, again) in golden() {
+        let body: String = body.split_whitespace().collect();
+        assert_eq!(hex(&bytes), format!("534852440100{kind}{body}"));
+        assert_eq!(again(&bytes), Ok(bytes));
+    }
+    for (kind, code) in [(MessageKind::Describe, "0f00"), (MessageKind::ListBlobs, "1500")] {
+        assert_eq!(hex(&kind.bare()), format!("534852440100{code}"));
+        assert_eq!(message_kind(&kind.bare()), Ok(kind));
+    }
+}
+
+#[test]
+fn what_goes_in_comes_out() {
+    let limits = &LIMITS;
+    assert_eq!(PublishRows::decode(&publish().encode(), limits), Ok(publish()));
+    assert_eq!(ListTags::decode(&list(Some(0)).encode(), limits), Ok(list(Some(0))));
+    assert_eq!(RowTags::decode(&tags().encode(), limits), Ok(tags()));
+    let deleted = DeleteRows::decode(&delete().encode(), limits).unwrap();
+    assert_eq!(deleted.handles(), [RowHandle(2), RowHandle(3)], "sorted, each once");
+    assert_eq!((deleted.revision(), deleted.epoch()), (Revision(5), Epoch(7)));
+    assert_eq!(CollectionState::decode(&state().encode(), limits), Ok(state()));
+    assert_eq!(PutBlob::decode(&put().encode(), limits), Ok(put()));
+    assert_eq!(BlobList::decode(&listed().encode(), limits), Ok(listed()));
+}
+
+#[test]
+fn every_truncation_every_extension_and_every_other_kind_is_refused() {
+    for (kind, bytes, _, again) in golden() {
+        for length in 0..bytes.len() {
+            assert!(again(&bytes[..length]).is_err(), "{kind} cut to {length}");
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert_eq!(again(&longer), Err(DecodeError::Trailing(1)), "{kind}");
+        let mut other = bytes.clone();
+        other[6] ^= 0x40;
+        assert!(matches!(again(&other), Err(DecodeError::Kind { .. })), "{kind}");
+        let mut newer = bytes;
+        newer[4] = 2;
+        assert_eq!(again(&newer), Err(DecodeError::Version { actual: 2 }), "{kind}");
+    }
+}
+
+#[test]
+fn counts_are_refused_before_anything_is_reserved() {
+    let endless = u32::MAX.to_le_bytes();
+    let refused = |mut bytes: Vec<u8>, at: usize, again: Again| {
+        bytes[at..at + 4].copy_from_slice(&endless);
+        assert!(matches!(again(&bytes), Err(DecodeError::Limit { .. })), "{}", hex(&bytes));
+    };
+    let offsets = [
+        ("0a00", 24), // width
+        ("0a00", 28), // rows
+        ("0c00", 8),
+        ("0d00", 24),
+        ("1000", 25),
+        ("1100", 19),
+        ("1300", 8),
+        ("1600", 8),
+        ("0400", 9),
+    ];
+    for (kind, at) in offsets {
+        let messages = golden().into_iter().filter(|(known, ..)| *known == kind);
+        messages.for_each(|(_, bytes, _, again)| refused(bytes, at, again));
+    }
+    // As many as are allowed, in a message that has none of them.
+    let mut page = RowTags { tags: Vec::new() }.encode();
+    page[8..].copy_from_slice(&(RowTags::PAGE as u32).to_le_bytes());
+    assert!(matches!(RowTags::decode(&page, &LIMITS), Err(DecodeError::Truncated { .. })));
+    let long = vec![0; LIMITS.bytes];
+    let error = PutBlob::decode(
+        &PutBlob::new(name(), declassify(long, Leak::SealedBlobs)).encode(),
+        &LIMITS,
+    );
+    assert!(matches!(error, Err(DecodeError::Limit { what: "message bytes", .. })));
+}
+
+#[test]
+fn what_is_out_of_order_or_means_nothing_is_refused() {
+    let swapped = |mut bytes: Vec<u8>, a: usize, b: usize, length: usize, again: Again| {
+        for at in 0..length {
+            bytes.swap(a + at, b + at);
+        }
+        assert!(matches!(again(&bytes), Err(DecodeError::Order(_))), "{}", hex(&bytes));
+    };
+    for (kind, bytes, _, again) in golden() {
+        match kind {
+            "0a00" => swapped(bytes, 32, 56, 8, again), // handles of two rows
+            "0c00" => swapped(bytes, 12, 36, 8, again),
+            "0d00" => swapped(bytes, 28, 36, 8, again),
+            "1000" if bytes.len() > 29 => swapped(bytes, 29, 53, 8, again),
+            _ => {}
+        }
+    }
+    let twice = BlobList { blobs: vec![("a".parse().unwrap(), 1), ("a".parse().unwrap(), 2)] };
+    let twice = BlobList::decode(&twice.encode(), &LIMITS);
+    assert_eq!(twice, Err(DecodeError::Order("blob names")));
+    // A first page that names a handle, a flag that is neither, a current epoch that is none.
+    let mut first = list(Some(9)).encode();
+    for flag in [0, 2] {
+        first[16] = flag;
+        assert!(matches!(ListTags::decode(&first, &LIMITS), Err(DecodeError::Invalid(_))));
+    }
+    let mut none = state().encode();
+    none[16] = 0;
+    assert!(matches!(CollectionState::decode(&none, &LIMITS), Err(DecodeError::Invalid(_))));
+    let mut wide = state().encode();
+    wide[44] = 1;
+    assert!(matches!(CollectionState::decode(&wide, &LIMITS), Err(DecodeError::Limit { .. })));
+    let mut unnamed = put().encode();
+    for (at, byte) in [(8, 0), (9, b'.'), (9, b'V'), (10, b'/'), (10, 0xff), (10, 0)] {
+        let sound = std::mem::replace(&mut unnamed[at], byte);
+        assert!(PutBlob::decode(&unnamed, &LIMITS).is_err(), "{at} {byte}");
+        unnamed[at] = sound;
+    }
+}
+
+#[test]
+fn the_codes_of_refusals_are_pinned() {
+    let codes = [
+        RefusalCode::Malformed,
+        RefusalCode::UnknownEpoch,
+        RefusalCode::UnknownRow,
+        RefusalCode::WrongWidth,
+        RefusalCode::Internal,
+        RefusalCode::UnknownSession,
+        RefusalCode::Version,
+        RefusalCode::UnknownCollection,
+        RefusalCode::UnknownBlob,
+        RefusalCode::Stale,
+        RefusalCode::Unauthorised,
+        RefusalCode::Forbidden,
+        RefusalCode::Busy,
+        RefusalCode::TooLarge,
+        RefusalCode::Storage,
+    ];
+    for (number, code) in codes.into_iter().enumerate() {
+        let refusal = Refusal { code, text: String::new() };
+        assert_eq!(refusal.encode()[8], number as u8);
+        assert_eq!(Refusal::decode(&refusal.encode(), &LIMITS), Ok(refusal));
+    }
+    let mut unknown = refusal().encode();
+    unknown[8] = codes.len() as u8;
+    assert!(matches!(Refusal::decode(&unknown, &LIMITS), Err(DecodeError::Invalid(_))));
+}
+
+#[test]
+fn names_are_plain() {
+    for good in ["a", "0", "main", "a-b_c.d", &"x".repeat(CollectionName::MAX_BYTES)] {
+        let name: CollectionName = good.parse().unwrap();
+        assert_eq!((name.as_str(), name.to_string().as_str()), (good, good));
+    }
+    assert_eq!(CollectionName::default().as_str(), "main");
+    let long = "x".repeat(CollectionName::MAX_BYTES + 1);
+    for bad in ["", ".", "..", ".a", "-a", "_a", "A", "a b", "a/b", "a\\b", "\u{e9}", "a\n", &long]
+    {
+        let error = bad.parse::<CollectionName>().unwrap_err().to_string();
+        assert!(!error.contains(char::is_control) && error.len() < 400, "{error}");
+    }
+    assert!(long.parse::<BlobName>().is_ok());
+    assert!("x".repeat(BlobName::MAX_BYTES + 1).parse::<BlobName>().is_err());
+}
