@@ -1,0 +1,123 @@
+//! One message in, one message out.
+
+use shard_protocol::{
+    ActivateEpoch, Blob, BlobList, CollectionName, DecodeError, DeleteBlob, DeleteRows, FetchBlob,
+    ListTags, MessageKind, OpenSession, OpenSlotsSession, PublishRows, PutBlob, RerankRequest,
+    RowTags, SlotsRequest, message_kind,
+};
+
+use crate::{Server, ServerError, Stages, timed};
+
+impl Server {
+    /// One message in, one message out: a refusal is a message too.
+    pub fn handle(&self, collection: &CollectionName, message: &[u8]) -> Vec<u8> {
+        self.answer(collection, message).unwrap_or_else(|error| error.refusal().encode())
+    }
+
+    /// Serves one message.
+    pub fn answer(
+        &self,
+        collection: &CollectionName,
+        message: &[u8],
+    ) -> Result<Vec<u8>, ServerError> {
+        self.answer_in_stages(collection, message, &mut Stages::default())
+    }
+
+    /// Serves one message and adds up where the time went, also when it is refused.
+    pub fn answer_in_stages(
+        &self,
+        collection: &CollectionName,
+        message: &[u8],
+        stages: &mut Stages,
+    ) -> Result<Vec<u8>, ServerError> {
+        let (rows, limits) = (&self.rows, &self.limits);
+        let Stages { decode, engine, score, encode } = stages;
+        let kind = message_kind(message)?;
+        match kind {
+            MessageKind::RerankRequest => {
+                let request = timed(decode, || RerankRequest::decode(message, limits))?;
+                let response = self.response(collection, &request, stages)?;
+                return Ok(timed(&mut stages.encode, || response.encode()));
+            }
+            MessageKind::SlotsRequest => {
+                let request = timed(decode, || SlotsRequest::decode(message, limits))?;
+                let response = self.slots_response(collection, &request, stages)?;
+                return Ok(timed(&mut stages.encode, || response.encode()));
+            }
+            MessageKind::OpenSession => {
+                let session = timed(decode, || OpenSession::decode(message, limits))?;
+                timed(score, || self.open_session(collection, &session))?;
+            }
+            MessageKind::OpenSlotsSession => {
+                let session = timed(decode, || OpenSlotsSession::decode(message, limits))?;
+                timed(score, || self.open_slots_session(collection, &session))?;
+            }
+            MessageKind::PublishRows => {
+                let publish = timed(decode, || PublishRows::decode(message, limits))?;
+                let (revision, batch, tags) = publish.into_parts();
+                timed(engine, || rows.upsert(collection, revision, batch, &tags))?;
+                self.revisions.reached(collection, revision);
+            }
+            MessageKind::DeleteRows => {
+                let delete = timed(decode, || DeleteRows::decode(message, limits))?;
+                let (revision, epoch) = (delete.revision(), delete.epoch());
+                timed(engine, || rows.delete(collection, revision, epoch, delete.handles()))?;
+                self.revisions.reached(collection, revision);
+            }
+            MessageKind::ActivateEpoch => {
+                let activate = timed(decode, || ActivateEpoch::decode(message, limits))?;
+                let revision = activate.revision();
+                timed(engine, || rows.activate(collection, revision, activate.epoch()))?;
+                self.revisions.reached(collection, revision);
+            }
+            MessageKind::ListTags => {
+                let list = timed(decode, || ListTags::decode(message, limits))?;
+                let (epoch, after) = (list.epoch(), list.after());
+                let tags = timed(engine, || rows.tags(collection, epoch, after, RowTags::PAGE))?;
+                return Ok(timed(encode, || RowTags { tags }.encode()));
+            }
+            MessageKind::Describe => {
+                bare(message, kind)?;
+                return Ok(timed(engine, || rows.describe(collection))?.encode());
+            }
+            MessageKind::PutBlob => {
+                let put = timed(decode, || PutBlob::decode(message, limits))?;
+                timed(engine, || rows.put_blob(collection, put.name(), put.sealed()))?;
+            }
+            MessageKind::FetchBlob => {
+                let fetch = timed(decode, || FetchBlob::decode(message, limits))?;
+                let sealed = timed(engine, || rows.blob(collection, fetch.name()))?;
+                return Ok(timed(encode, || Blob { sealed }.encode()));
+            }
+            MessageKind::DeleteBlob => {
+                let delete = timed(decode, || DeleteBlob::decode(message, limits))?;
+                timed(engine, || rows.delete_blob(collection, delete.name()))?;
+            }
+            MessageKind::ListBlobs => {
+                bare(message, kind)?;
+                let blobs = timed(engine, || rows.blobs(collection))?;
+                return Ok(timed(encode, || BlobList { blobs }.encode()));
+            }
+            MessageKind::RowBatch
+            | MessageKind::RerankResponse
+            | MessageKind::SlotsResponse
+            | MessageKind::Refusal
+            | MessageKind::Accepted
+            | MessageKind::RowTags
+            | MessageKind::CollectionState
+            | MessageKind::Blob
+            | MessageKind::BlobList => {
+                return Err(DecodeError::Invalid("a message that servers do not take").into());
+            }
+        }
+        Ok(MessageKind::Accepted.bare())
+    }
+}
+
+/// Refuses bytes after a message that has no body.
+fn bare(message: &[u8], kind: MessageKind) -> Result<(), DecodeError> {
+    match message.len() - kind.bare().len() {
+        0 => Ok(()),
+        trailing => Err(DecodeError::Trailing(trailing)),
+    }
+}

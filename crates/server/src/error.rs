@@ -1,0 +1,82 @@
+//! Why the server refused, and what the client is told.
+
+use shard_protocol::{DecodeError, Epoch, Refusal, RefusalCode};
+use shard_rlwe::EvaluateError;
+use shard_rlwe::slots::SlotsError;
+use shard_store::StoreError;
+
+use crate::{SessionTooLarge, UnknownSession};
+
+/// Why the server refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The bytes are not a message, or not one for a server.
+    #[error("malformed request: {0}")]
+    Malformed(#[from] DecodeError),
+    /// The engine refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The request is for vectors of another width than the rows.
+    #[error("the query has width {query}, the rows of epoch {epoch} have width {rows}")]
+    Width {
+        /// Epoch asked for.
+        epoch: Epoch,
+        /// Width of the query.
+        query: usize,
+        /// Width of the rows.
+        rows: usize,
+    },
+    /// The session is not there, or no longer.
+    #[error(transparent)]
+    Session(#[from] UnknownSession),
+    /// The keys of the session take too much memory.
+    #[error(transparent)]
+    SessionTooLarge(#[from] SessionTooLarge),
+    /// Ciphertexts and rows do not go together.
+    #[error(transparent)]
+    Evaluate(#[from] EvaluateError),
+    /// Ciphertexts, keys or rows of the slot layout do not go together.
+    #[error(transparent)]
+    Slots(#[from] SlotsError),
+}
+
+impl ServerError {
+    /// What the client is told.
+    pub fn refusal(&self) -> Refusal {
+        Refusal { code: self.code(), text: self.to_string() }
+    }
+
+    /// The class a client is told.
+    pub fn code(&self) -> RefusalCode {
+        match self {
+            Self::Malformed(DecodeError::Version { .. }) => RefusalCode::Version,
+            Self::Malformed(DecodeError::Limit { .. }) | Self::SessionTooLarge(_) => {
+                RefusalCode::TooLarge
+            }
+            Self::Malformed(_) | Self::Slots(_) => RefusalCode::Malformed,
+            Self::Store(error) => store_code(error),
+            Self::Width { .. } => RefusalCode::WrongWidth,
+            Self::Session(_) | Self::Evaluate(EvaluateError::MergeKeys) => {
+                RefusalCode::UnknownSession
+            }
+            Self::Evaluate(_) => RefusalCode::Internal,
+        }
+    }
+}
+
+fn store_code(error: &StoreError) -> RefusalCode {
+    match error {
+        StoreError::UnknownCollection(_) => RefusalCode::UnknownCollection,
+        StoreError::UnknownEpoch(_) | StoreError::Pending(_) => RefusalCode::UnknownEpoch,
+        StoreError::UnknownRow { .. } => RefusalCode::UnknownRow,
+        StoreError::Replaced { .. } | StoreError::Deleted { .. } | StoreError::Stale { .. } => {
+            RefusalCode::Stale
+        }
+        StoreError::Width { .. } => RefusalCode::WrongWidth,
+        StoreError::UnknownBlob(_) => RefusalCode::UnknownBlob,
+        StoreError::TooMany { .. } => RefusalCode::TooLarge,
+        StoreError::Engine { .. } => RefusalCode::Storage,
+        _ => RefusalCode::Internal,
+    }
+}

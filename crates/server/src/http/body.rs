@@ -1,0 +1,189 @@
+//! Bodies: read piece by piece under a budget, sent piece by piece.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, HttpBody};
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_LENGTH;
+use bytes::Bytes;
+use metrics::Histogram;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout_at;
+
+use super::options::HttpOptions;
+use super::refused::Refused;
+
+/// Bytes that are handed to a connection at a time.
+const PIECE: usize = 64 << 10;
+
+/// Bytes of a refused request that are still read, so that a client in the middle of sending them
+/// sees the refusal and not a broken connection.
+const COURTESY_BYTES: usize = 1 << 20;
+const COURTESY: Duration = Duration::from_secs(1);
+
+/// Bytes of bodies that may be in memory at a time.
+#[derive(Clone)]
+pub(super) struct Budget {
+    free: Arc<Semaphore>,
+    bytes: usize,
+}
+
+impl Budget {
+    pub(super) fn new(bytes: usize) -> Self {
+        let bytes = bytes.min(Semaphore::MAX_PERMITS);
+        Self { free: Arc::new(Semaphore::new(bytes)), bytes }
+    }
+
+    /// Bytes in memory.
+    pub(super) fn held(&self) -> usize {
+        self.bytes - self.free.available_permits()
+    }
+
+    fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refused> {
+        let count = u32::try_from(bytes).map_err(|_| Refused::too_large(self.bytes))?;
+        let taken = self.free.clone().try_acquire_many_owned(count);
+        taken.map_err(|_| Refused::busy("bytes at a time", None))
+    }
+}
+
+/// A body in memory, counted while it is there.
+pub(super) struct Held {
+    pub(super) bytes: Vec<u8>,
+    _counted: OwnedSemaphorePermit,
+}
+
+/// Reads a body, and tells how much of it came also when it is refused. It is counted as it
+/// arrives, not as it is announced: who announces much and sends little keeps nobody else out.
+pub(super) async fn read(
+    headers: &HeaderMap,
+    body: &mut Body,
+    budget: &Budget,
+    options: &HttpOptions,
+    received: &mut usize,
+) -> Result<Held, Refused> {
+    let limit = options.body_bytes;
+    let announced = announced(headers);
+    if announced > limit {
+        return Err(Refused::too_large(limit));
+    }
+    let mut counted = budget.take(0)?;
+    let mut bytes = Vec::new();
+    let start = tokio::time::Instant::now();
+    loop {
+        let earned = bytes.len() / HttpOptions::SLOWEST_BYTES_PER_SECOND;
+        let deadline = start + options.request_timeout + Duration::from_secs(earned as u64);
+        let Ok(next) = timeout_at(deadline, piece(body)).await else {
+            return Err(Refused::malformed("the body came too slowly"));
+        };
+        let Some(piece) = next else { break };
+        let piece = piece.map_err(|_| Refused::malformed("the body ends early"))?;
+        *received += piece.len();
+        if bytes.len() + piece.len() > limit {
+            return Err(Refused::too_large(limit));
+        }
+        counted.merge(budget.take(piece.len())?);
+        if bytes.is_empty() {
+            // Once and for all if the length is known; pages that are never written cost nothing.
+            bytes.reserve_exact(announced.max(piece.len()));
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(Held { bytes, _counted: counted })
+}
+
+/// The length that the headers give; none is none.
+fn announced(headers: &HeaderMap) -> usize {
+    let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    length.unwrap_or(0)
+}
+
+/// Reads on for a moment and forgets what it reads, unless much is to come.
+pub(super) async fn drain(headers: &HeaderMap, body: &mut Body) {
+    if announced(headers) > COURTESY_BYTES {
+        return;
+    }
+    let rest = async {
+        let mut left = COURTESY_BYTES;
+        while let Some(Ok(piece)) = piece(body).await {
+            match left.checked_sub(piece.len()) {
+                Some(fewer) => left = fewer,
+                None => break,
+            }
+        }
+    };
+    // Either way the refusal goes out next.
+    let _ = tokio::time::timeout(COURTESY, rest).await;
+}
+
+async fn piece(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
+    loop {
+        let frame = match poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await? {
+            Ok(frame) => frame,
+            Err(error) => return Some(Err(error)),
+        };
+        // Trailers say nothing to us.
+        if let Ok(data) = frame.into_data() {
+            return Some(Ok(data));
+        }
+    }
+}
+
+/// An answer on its way. Holds whatever must stay until it is gone.
+pub(super) struct Answer<K> {
+    bytes: Bytes,
+    since: Instant,
+    sent: Histogram,
+    _counted: Option<OwnedSemaphorePermit>,
+    _kept: K,
+}
+
+impl<K> Answer<K> {
+    /// An answer of these bytes, counted in the budget unless it is short. A peer that asks for
+    /// much and does not take it must not fill the memory.
+    pub(super) fn new(
+        bytes: Vec<u8>,
+        budget: &Budget,
+        sent: Histogram,
+        kept: K,
+    ) -> Result<Self, Refused> {
+        let counted = if bytes.len() > PIECE { Some(budget.take(bytes.len())?) } else { None };
+        let (bytes, since) = (Bytes::from(bytes), Instant::now());
+        Ok(Self { bytes, since, sent, _counted: counted, _kept: kept })
+    }
+}
+
+impl<K: Send + Unpin + 'static> HttpBody for Answer<K> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+        if self.bytes.is_empty() {
+            return Poll::Ready(None);
+        }
+        let length = self.bytes.len().min(PIECE);
+        let piece = self.bytes.split_to(length);
+        Poll::Ready(Some(Ok(http_body::Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(self.bytes.len() as u64)
+    }
+}
+
+impl<K> Drop for Answer<K> {
+    fn drop(&mut self) {
+        self.sent.record(self.since.elapsed());
+    }
+}

@@ -1,0 +1,205 @@
+//! A request's journey: who asks, how much, what; then a worker; then the answer.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderName, StatusCode};
+use axum::response::Response;
+use shard_protocol::{CollectionName, RefusalCode, Revision, WIRE_VERSION, message_kind};
+
+use super::Shared;
+use super::body::{self, Answer};
+use super::connections::Connection;
+use super::metrics::Measured;
+use super::operation::Operation;
+use super::refused::Refused;
+use super::tokens::Grant;
+use super::workers::NotDone;
+use crate::{Server, ServerError, Stages};
+
+/// The type of a body that is a Shard message.
+pub const CONTENT: &str = "application/vnd.shard.v1";
+
+/// Carries the latest published revision of the collection.
+const REVISION: HeaderName = HeaderName::from_static("shard-revision");
+
+/// Carries the versions of server and messages.
+pub(super) const VERSION: HeaderName = HeaderName::from_static("shard-version");
+
+/// The value of [`VERSION`].
+pub(super) fn version() -> HeaderValue {
+    let text = format!("{}; wire={WIRE_VERSION}", env!("CARGO_PKG_VERSION"));
+    HeaderValue::from_str(&text).expect("versions are plain text")
+}
+
+/// What a request has been found to be so far: for its answer, its figures and its line in the log.
+#[derive(Default)]
+struct Seen {
+    collection: Option<CollectionName>,
+    token: Option<String>,
+    grant: Option<Grant>,
+    measured: Measured,
+    revision: Option<Revision>,
+}
+
+/// Serves one message of an operation.
+pub(super) async fn exchange(
+    shared: Arc<Shared>,
+    operation: Operation,
+    name: String,
+    request: Request,
+) -> Response {
+    let start = Instant::now();
+    let (parts, mut body) = request.into_parts();
+    let connection = parts.extensions.get::<Connection>();
+    let mut seen = Seen::default();
+    let outcome = serve(&shared, operation, &name, &parts.headers, &mut body, &mut seen).await;
+    seen.measured.total = start.elapsed();
+    let outcome = match outcome {
+        Ok(answer) => {
+            seen.measured.bytes_out = answer.len();
+            if let Some(grant) = &seen.grant {
+                grant.charge(answer.len());
+            }
+            let (budget, send) = (&shared.budget, shared.metrics.send.clone());
+            let sent = connection.map(Connection::send);
+            let kept = (seen.grant.take(), shared.active.begin(), sent);
+            Answer::new(answer, budget, send, kept)
+        }
+        Err(refused) => Err(refused),
+    };
+    if outcome.is_err() {
+        body::drain(&parts.headers, &mut body).await;
+    }
+    shared.metrics.answered(operation, &seen.measured);
+    let peer = connection.and_then(|connection| connection.peer);
+    let mut response = match outcome {
+        Ok(answer) => {
+            log(&shared, operation, &seen, StatusCode::OK, None, peer);
+            Response::new(Body::new(answer))
+        }
+        Err(refused) => {
+            shared.metrics.refused(&refused);
+            log(&shared, operation, &seen, refused.status(), Some(&refused), peer);
+            refusal(&refused)
+        }
+    };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(CONTENT));
+    if let Some(revision) = seen.revision {
+        headers.insert(REVISION, revision.0.into());
+    }
+    response
+}
+
+async fn serve(
+    shared: &Shared,
+    operation: Operation,
+    name: &str,
+    headers: &HeaderMap,
+    body: &mut Body,
+    seen: &mut Seen,
+) -> Result<Vec<u8>, Refused> {
+    let collection: CollectionName =
+        name.parse().map_err(|error| Refused::malformed(format!("collection {error}")))?;
+    let scope = operation.access().into();
+    let grant = seen.grant.insert(shared.tokens.admit(headers, scope, Some(&collection))?);
+    seen.token = grant.id().map(ToOwned::to_owned);
+    seen.collection = Some(collection.clone());
+    seen.revision = shared.server.known_revision(&collection);
+    // A page in the owner's browser cannot send this type to a server on the same machine.
+    if headers.get(CONTENT_TYPE).is_none_or(|value| value != CONTENT) {
+        return Err(Refused::malformed(format!("the body must be of type {CONTENT}")));
+    }
+
+    let start = Instant::now();
+    let received = &mut seen.measured.bytes_in;
+    let held = body::read(headers, body, &shared.budget, &shared.options, received).await;
+    // Whoever breaks off pays for what was sent.
+    grant.charge(seen.measured.bytes_in);
+    seen.measured.read = start.elapsed();
+    let held = held?;
+    let kind = message_kind(&held.bytes)?;
+    if !operation.kinds().contains(&kind) {
+        let (path, kinds) = (operation.path(), operation.kinds());
+        return Err(Refused::malformed(format!("{path} takes {kinds:?}, not {kind:?}")));
+    }
+
+    let server = shared.server.clone();
+    let work = move || compute(&server, &collection, &held.bytes);
+    let done = shared.workers.run(shared.options.request_timeout, work).await;
+    let (computed, queue) = done.map_err(|error| match error {
+        NotDone::Full | NotDone::Late => Refused::busy("requests at a time", None),
+        NotDone::Panicked => Refused::internal("the server failed at this request"),
+    })?;
+    seen.measured.queue = queue;
+    seen.measured.stages = computed.stages;
+    seen.revision = computed.revision;
+    Ok(computed.answer?)
+}
+
+struct Computed {
+    answer: Result<Vec<u8>, ServerError>,
+    stages: Stages,
+    revision: Option<Revision>,
+}
+
+fn compute(server: &Server, collection: &CollectionName, message: &[u8]) -> Computed {
+    let mut stages = Stages::default();
+    let answer = server.answer_in_stages(collection, message, &mut stages);
+    Computed { answer, stages, revision: server.revision(collection).ok() }
+}
+
+/// A refusal as an answer.
+fn refusal(refused: &Refused) -> Response {
+    let mut response = Response::new(Body::from(refused.refusal.encode()));
+    *response.status_mut() = refused.status();
+    announce(refused, response.headers_mut());
+    response
+}
+
+/// The headers that HTTP wants beside some refusals.
+pub(super) fn announce(refused: &Refused, headers: &mut HeaderMap) {
+    if refused.refusal.code == RefusalCode::Unauthorised {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    if let Some(seconds) = refused.retry_after {
+        headers.insert(RETRY_AFTER, seconds.into());
+    }
+}
+
+/// One line a request. Nothing in it is derived from a query unless the operator asked for it.
+fn log(
+    shared: &Shared,
+    operation: Operation,
+    seen: &Seen,
+    status: StatusCode,
+    refused: Option<&Refused>,
+    peer: Option<std::net::SocketAddr>,
+) {
+    let milliseconds = |time: std::time::Duration| (time.as_secs_f64() * 1e5).round() / 1e2;
+    let (measured, options) = (&seen.measured, &shared.options);
+    let details = options.log_details.then_some(());
+    tracing::info!(
+        target: "shard::request",
+        operation = operation.path(),
+        status = status.as_u16(),
+        class = refused.map(|refused| tracing::field::debug(refused.refusal.code)),
+        token = seen.token.as_deref(),
+        bytes_in = measured.bytes_in,
+        bytes_out = measured.bytes_out,
+        ms = milliseconds(measured.total),
+        read_ms = milliseconds(measured.read),
+        queue_ms = milliseconds(measured.queue),
+        decode_ms = milliseconds(measured.stages.decode),
+        engine_ms = milliseconds(measured.stages.engine),
+        score_ms = milliseconds(measured.stages.score),
+        encode_ms = milliseconds(measured.stages.encode),
+        peer = peer.filter(|_| options.log_addresses).map(tracing::field::display),
+        collection = details.and(seen.collection.as_ref()).map(CollectionName::as_str),
+        refusal = details.and(refused).map(|refused| refused.refusal.text.as_str()),
+    );
+}

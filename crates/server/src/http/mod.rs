@@ -1,0 +1,306 @@
+//! The server on a network: HTTP/1.1 and HTTP/2 over TLS 1.3, tokens, limits, figures, logs.
+//!
+//! ```text
+//! connection ─► Doorkeeper (places, idle time) ─► TLS ─► hyper (headers) ─► exchange:
+//!     token ─► body under a budget ─► kind ─► queue ─► worker: Server::answer ─► answer
+//! ```
+//!
+//! [`start`] takes a bound listener and a [`Service`] and returns a [`Running`] server; nothing
+//! here reads flags, sets up logging or handles signals. `docs/OPERATIONS.md` is for those who run
+//! it, `/docs` of a running server for those who talk to it.
+//!
+//! # Non-goals
+//!
+//! No proxying, no virtual hosts, no accounts: a token is all the server knows of anybody.
+
+mod active;
+mod admin;
+mod body;
+mod connections;
+mod exchange;
+mod metrics;
+mod openapi;
+mod operation;
+mod options;
+mod probes;
+mod refused;
+mod tls;
+mod tokens;
+mod workers;
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::http::header::X_CONTENT_TYPE_OPTIONS;
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum_server::Handle;
+use axum_server::tls_rustls::RustlsAcceptor;
+use hyper_util::rt::TokioTimer;
+use tokio::task::JoinHandle;
+use tower_http::catch_panic::CatchPanicLayer;
+
+pub use exchange::CONTENT;
+pub use options::HttpOptions;
+pub use tls::{Tls, TlsError};
+pub use tokens::{
+    NewToken, Scope, TOKEN_PREFIX, Token, TokenError, TokenFile, TokenLimits, TokenRecord, Tokens,
+};
+
+use crate::{Server, Upkeep};
+use active::Active;
+use body::Budget;
+use connections::{Connection, Doorkeeper};
+use metrics::Metrics;
+use operation::Operation;
+use refused::Refused;
+use workers::Workers;
+
+/// How often buffers of figures are emptied.
+const METRICS_UPKEEP: Duration = Duration::from_secs(5);
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A public address without TLS.
+    #[error(
+        "{0} is not a loopback address, and without TLS everybody on the way could read tokens: \
+         leave out --plain, or listen on 127.0.0.1"
+    )]
+    PublicWithoutTls(SocketAddr),
+    /// A public address without tokens.
+    #[error(
+        "{0} is not a loopback address, and without a token everybody could read and write: make \
+         one with `shard token create`, or listen on 127.0.0.1"
+    )]
+    PublicWithoutToken(SocketAddr),
+    /// The socket cannot be used.
+    #[error("cannot listen: {0}")]
+    Listen(#[from] std::io::Error),
+    /// No threads to compute on.
+    #[error("cannot start workers: {0}")]
+    Workers(#[from] rayon::ThreadPoolBuildError),
+}
+
+/// Everything that is put on the network.
+pub struct Service {
+    /// What answers messages.
+    pub server: Server,
+    /// The engine's upkeep.
+    pub upkeep: Arc<dyn Upkeep>,
+    /// Who may do what.
+    pub tokens: Tokens,
+    /// The certificate; without one, connections are in the clear, on loopback addresses only.
+    pub tls: Option<Tls>,
+    /// Where snapshots go.
+    pub snapshots: PathBuf,
+    /// Limits and manners.
+    pub options: HttpOptions,
+}
+
+/// What all requests share.
+struct Shared {
+    server: Arc<Server>,
+    upkeep: Arc<dyn Upkeep>,
+    tokens: Tokens,
+    snapshots: PathBuf,
+    options: HttpOptions,
+    workers: Workers,
+    budget: Budget,
+    doorkeeper: Doorkeeper,
+    metrics: Arc<Metrics>,
+    ready: AtomicBool,
+    /// Requests that are served and answers that are sent.
+    active: Active,
+    /// One compaction or snapshot at a time.
+    maintenance: tokio::sync::Mutex<()>,
+}
+
+/// A server that runs. It goes on until [`Running::shut_down`], also when this is dropped.
+pub struct Running {
+    address: SocketAddr,
+    handle: Handle<SocketAddr>,
+    shared: Arc<Shared>,
+    tls: Option<Arc<Tls>>,
+    serving: JoinHandle<std::io::Result<()>>,
+    upkeep: JoinHandle<()>,
+}
+
+/// Starts to serve on a listener. Must be called within a Tokio runtime.
+pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartError> {
+    let address = listener.local_addr()?;
+    if !address.ip().to_canonical().is_loopback() {
+        if service.tls.is_none() {
+            return Err(StartError::PublicWithoutTls(address));
+        }
+        if !service.tokens.are_required() {
+            return Err(StartError::PublicWithoutToken(address));
+        }
+    }
+    let Service { server, upkeep, tokens, tls, snapshots, options } = service;
+    let metrics = Arc::new(Metrics::new());
+    let doorkeeper = Doorkeeper::new(options.connections, options.idle_timeout, metrics.clone());
+    let shared = Arc::new(Shared {
+        server: Arc::new(server),
+        upkeep,
+        tokens,
+        snapshots,
+        workers: Workers::new(options.workers, options.threads_per_request, options.queue)?,
+        budget: Budget::new(options.held_bytes),
+        doorkeeper: doorkeeper.clone(),
+        metrics,
+        ready: AtomicBool::new(true),
+        active: Active::default(),
+        maintenance: tokio::sync::Mutex::new(()),
+        options,
+    });
+    listener.set_nonblocking(true)?;
+    let handle = Handle::new();
+    let mut http = axum_server::from_tcp(listener)?.handle(handle.clone()).acceptor(doorkeeper);
+    configure(http.http_builder(), &shared.options);
+    let application = application(shared.clone()).into_make_service();
+    let tls = tls.map(Arc::new);
+    let serving = match &tls {
+        Some(tls) => {
+            let handshake = shared.options.handshake_timeout;
+            let http = http.map(|doorkeeper| {
+                RustlsAcceptor::new(tls.config()).handshake_timeout(handshake).acceptor(doorkeeper)
+            });
+            tokio::spawn(http.serve(application))
+        }
+        None => tokio::spawn(http.serve(application)),
+    };
+    let upkeep = tokio::spawn(keep_up(shared.clone()));
+    Ok(Running { address, handle, shared, tls, serving, upkeep })
+}
+
+impl Running {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The certificate's fingerprint, for clients to pin.
+    pub fn fingerprint(&self) -> Option<String> {
+        self.tls.as_ref().map(|tls| tls.fingerprint())
+    }
+
+    /// Reads certificate and tokens again. What cannot be read stays as it was, which the log
+    /// says.
+    pub fn reload(&self) {
+        if let Err(error) = self.shared.tokens.reload() {
+            tracing::error!(%error, "the tokens of before stay in force");
+        }
+        if let Some(tls) = &self.tls {
+            match tls.reload() {
+                Ok(()) => tracing::info!(fingerprint = tls.fingerprint(), "certificate read"),
+                Err(error) => tracing::error!(%error, "the certificate of before stays in force"),
+            }
+        }
+    }
+
+    /// Says on `/readyz` that it is about to stop, then takes no new connection, finishes what it
+    /// has accepted within the time of grace, and ends.
+    pub async fn shut_down(self) -> std::io::Result<()> {
+        self.shared.ready.store(false, Ordering::Relaxed);
+        tokio::time::sleep(self.shared.options.drain).await;
+        self.handle.graceful_shutdown(Some(self.shared.options.grace));
+        let mut serving = self.serving;
+        let served = tokio::select! {
+            served = &mut serving => served,
+            // A peer that keeps an idle connection open, or is gone, is no reason to stay.
+            () = self.shared.active.end() => {
+                self.handle.shutdown();
+                serving.await
+            }
+        };
+        self.upkeep.abort();
+        served.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+    }
+}
+
+/// Limits of hyper's own: what a peer can do before a request is complete.
+fn configure(
+    builder: &mut hyper_util::server::conn::auto::Builder<hyper_util::rt::TokioExecutor>,
+    options: &HttpOptions,
+) {
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(options.header_timeout)
+        .max_headers(64)
+        .max_buf_size(options.header_bytes.max(8 << 10));
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(options.streams)
+        .max_header_list_size(u32::try_from(options.header_bytes).unwrap_or(u32::MAX));
+}
+
+fn application(shared: Arc<Shared>) -> Router {
+    let mut router = Router::new()
+        .route("/healthz", get(probes::alive))
+        .route("/readyz", get(probes::ready))
+        .route("/metrics", get(probes::metrics))
+        .route("/openapi.json", get(probes::description))
+        .route("/docs", get(probes::page))
+        .route("/v1/collections", get(admin::collections))
+        .route("/v1/collections/{name}", get(admin::collection).delete(admin::drop_collection))
+        .route("/v1/admin/compact", post(admin::compact))
+        .route("/v1/admin/snapshot", post(admin::snapshot));
+    for operation in Operation::ALL {
+        let path = format!("/v1/collections/{{name}}/{}", operation.path());
+        let serve = move |State(shared): State<Arc<Shared>>, Path(name): Path<String>, request| {
+            exchange::exchange(shared, operation, name, request)
+        };
+        router = router.route(&path, post(serve));
+    }
+    let failed = |_| Refused::internal("the server failed at this request").into_response();
+    router
+        .fallback(|| async { (StatusCode::NOT_FOUND, "no such path; /docs lists them\n") })
+        .layer(CatchPanicLayer::custom(failed))
+        .layer(from_fn_with_state(shared.clone(), around))
+        .with_state(shared)
+}
+
+/// What every request has in common.
+async fn around(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let connection = request.extensions().get::<Connection>();
+    let _handled = connection.map(Connection::handle);
+    let (_counted, _active) = (shared.metrics.begin(), shared.active.begin());
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    headers.insert(exchange::VERSION, exchange::version());
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Compacts when the engine wants it, and keeps figures small.
+async fn keep_up(shared: Arc<Shared>) {
+    let every = shared.options.compaction_interval;
+    let mut figures = tokio::time::interval(METRICS_UPKEEP);
+    let mut asked = std::time::Instant::now();
+    loop {
+        figures.tick().await;
+        shared.metrics.upkeep();
+        if every.is_zero() || asked.elapsed() < every || !shared.upkeep.needs_compaction() {
+            continue;
+        }
+        asked = std::time::Instant::now();
+        let Ok(_alone) = shared.maintenance.try_lock() else { continue };
+        let upkeep = shared.upkeep.clone();
+        match tokio::task::spawn_blocking(move || upkeep.compact()).await {
+            Ok(Ok(())) => tracing::info!("compacted"),
+            Ok(Err(error)) => tracing::error!(%error, "compaction failed; it will be tried again"),
+            Err(_) => tracing::error!("compaction failed; it will be tried again"),
+        }
+    }
+}

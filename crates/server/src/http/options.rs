@@ -1,0 +1,78 @@
+//! What can be set.
+
+use std::time::Duration;
+
+/// Limits and manners of a server. Every limit is there so that no peer, however many connections
+/// it opens and whatever it sends, makes the server use more than the sum of them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HttpOptions {
+    /// Bytes of a body.
+    pub body_bytes: usize,
+    /// Bytes of all bodies that are in memory at a time, requests and answers.
+    pub held_bytes: usize,
+    /// Connections at a time; more are closed at once.
+    pub connections: usize,
+    /// Requests at a time on one HTTP/2 connection.
+    pub streams: u32,
+    /// Bytes of the headers of a request.
+    pub header_bytes: usize,
+    /// Time for a TLS handshake.
+    pub handshake_timeout: Duration,
+    /// Time for the headers of a request, counted from when the connection could take one; so it
+    /// is also how long an HTTP/1 connection may wait for its next request.
+    pub header_timeout: Duration,
+    /// Time after which a connection is closed on which no request is served and either no byte
+    /// moves or there is no answer to be sent.
+    pub idle_timeout: Duration,
+    /// Time for a body, and then once more for its place in the queue. A body may take a second
+    /// longer for every [`SLOWEST_BYTES_PER_SECOND`](Self::SLOWEST_BYTES_PER_SECOND) received.
+    pub request_timeout: Duration,
+    /// Requests that are computed at a time.
+    pub workers: usize,
+    /// Requests that wait for a worker; more are told to come back.
+    pub queue: usize,
+    /// Threads that one request is spread over. With as many workers as cores, one is best under
+    /// load; more shorten the single request on an idle machine.
+    pub threads_per_request: usize,
+    /// Time between the announcement of a shutdown on `/readyz` and its beginning.
+    pub drain: Duration,
+    /// Time that accepted requests have to finish in a shutdown.
+    pub grace: Duration,
+    /// How often the engine is asked whether it wants compaction; never, if zero.
+    pub compaction_interval: Duration,
+    /// Whether logs name the addresses of peers.
+    pub log_addresses: bool,
+    /// Whether logs name collections and give the words of refusals, which may name rows, cells,
+    /// epochs and sessions.
+    pub log_details: bool,
+}
+
+impl HttpOptions {
+    /// A body that comes slower than this, after [`request_timeout`](Self::request_timeout), is
+    /// given up.
+    pub const SLOWEST_BYTES_PER_SECOND: usize = 64 << 10;
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self {
+            body_bytes: 64 << 20,
+            held_bytes: 256 << 20,
+            connections: 512,
+            streams: 64,
+            header_bytes: 16 << 10,
+            handshake_timeout: Duration::from_secs(10),
+            header_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(75),
+            request_timeout: Duration::from_secs(10),
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            queue: 64,
+            threads_per_request: 1,
+            drain: Duration::ZERO,
+            grace: Duration::from_secs(30),
+            compaction_interval: Duration::from_secs(60),
+            log_addresses: false,
+            log_details: false,
+        }
+    }
+}

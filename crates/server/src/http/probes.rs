@@ -1,0 +1,60 @@
+//! What monitoring asks: alive, ready, figures; and the description of the interface.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{Html, IntoResponse, Response};
+
+use super::metrics::Levels;
+use super::refused::Refused;
+use super::tokens::Scope;
+use super::{Shared, openapi};
+
+/// The process answers.
+pub(super) async fn alive() -> &'static str {
+    "alive\n"
+}
+
+/// Requests are welcome.
+pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, &'static str) {
+    match shared.ready.load(Ordering::Relaxed) {
+        true => (StatusCode::OK, "ready\n"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n"),
+    }
+}
+
+/// Figures are about all collections, so a token for some of them is not enough.
+pub(super) async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    let allowed = shared.tokens.admit(&headers, Scope::Read, None).and_then(|grant| {
+        let reason = "figures are about all collections, and this token is for some only";
+        if grant.is_for_all() { Ok(()) } else { Err(Refused::forbidden(reason)) }
+    });
+    if let Err(refused) = allowed {
+        return refused.into_response();
+    }
+    let levels = Levels {
+        waiting: shared.workers.waiting(),
+        computing: shared.workers.computing(),
+        held_bytes: shared.budget.held(),
+        open_connections: shared.doorkeeper.open(),
+        sessions: shared.server.sessions(),
+        engine: shared.upkeep.figures(),
+    };
+    let text = shared.metrics.render(&levels);
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+/// The description of the interface, for programs.
+pub(super) async fn description() -> impl IntoResponse {
+    Json(openapi::description())
+}
+
+/// The same for people.
+pub(super) async fn page() -> impl IntoResponse {
+    let policy = "default-src 'none'; style-src 'unsafe-inline'";
+    ([(CONTENT_SECURITY_POLICY, policy)], Html(openapi::page(&openapi::description())))
+}

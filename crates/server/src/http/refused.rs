@@ -1,0 +1,85 @@
+//! Requests that are not served: the refusal, and how HTTP says it.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use shard_protocol::{DecodeError, Refusal, RefusalCode};
+
+use crate::ServerError;
+
+/// Seconds after which a busy server may be asked again, where it cannot know better.
+const RETRY_SECONDS: u64 = 1;
+
+/// A refusal with what HTTP adds to it.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) refusal: Refusal,
+    /// Seconds after which it may go.
+    pub(super) retry_after: Option<u64>,
+}
+
+impl Refused {
+    fn new(code: RefusalCode, text: impl Into<String>) -> Self {
+        Self { refusal: Refusal { code, text: text.into() }, retry_after: None }
+    }
+
+    pub(super) fn unauthorised(text: &str) -> Self {
+        Self::new(RefusalCode::Unauthorised, text)
+    }
+
+    pub(super) fn forbidden(text: impl Into<String>) -> Self {
+        Self::new(RefusalCode::Forbidden, text)
+    }
+
+    pub(super) fn malformed(text: impl Into<String>) -> Self {
+        Self::new(RefusalCode::Malformed, text)
+    }
+
+    pub(super) fn internal(text: &str) -> Self {
+        Self::new(RefusalCode::Internal, text)
+    }
+
+    pub(super) fn too_large(limit: usize) -> Self {
+        Self::new(RefusalCode::TooLarge, format!("the body is longer than {limit} bytes"))
+    }
+
+    /// Too much of something at once.
+    pub(super) fn busy(what: &str, wait: Option<Duration>) -> Self {
+        let wait = wait.map_or(RETRY_SECONDS, |wait| wait.as_secs_f64().ceil().max(1.0) as u64);
+        Self {
+            retry_after: Some(wait),
+            ..Self::new(RefusalCode::Busy, format!("too many {what}; try again in {wait} s"))
+        }
+    }
+
+    /// The status that goes with the class.
+    pub(super) fn status(&self) -> StatusCode {
+        match self.refusal.code {
+            RefusalCode::Malformed | RefusalCode::Version => StatusCode::BAD_REQUEST,
+            RefusalCode::Unauthorised => StatusCode::UNAUTHORIZED,
+            RefusalCode::Forbidden => StatusCode::FORBIDDEN,
+            RefusalCode::UnknownCollection
+            | RefusalCode::UnknownEpoch
+            | RefusalCode::UnknownRow
+            | RefusalCode::UnknownBlob
+            | RefusalCode::UnknownSession => StatusCode::NOT_FOUND,
+            RefusalCode::WrongWidth | RefusalCode::Stale => StatusCode::CONFLICT,
+            RefusalCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            RefusalCode::Busy => StatusCode::TOO_MANY_REQUESTS,
+            RefusalCode::Storage => StatusCode::INSUFFICIENT_STORAGE,
+            RefusalCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl From<ServerError> for Refused {
+    fn from(error: ServerError) -> Self {
+        Self { refusal: error.refusal(), retry_after: None }
+    }
+}
+
+impl From<DecodeError> for Refused {
+    fn from(error: DecodeError) -> Self {
+        ServerError::from(error).into()
+    }
+}

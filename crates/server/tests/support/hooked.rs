@@ -1,0 +1,108 @@
+//! Rows in memory, with something done before a collection is described: how a test holds a
+//! request in the middle of its work, or makes the work fail.
+
+use shard_protocol::{
+    BlobName, Candidates, CollectionName, CollectionState, ContentTag, Epoch, Revision, RowBatch,
+    RowHandle,
+};
+use shard_store::{EpochStatistics, Fetched, MemoryRows, RowStore, StoreError};
+
+pub struct HookedRows {
+    rows: MemoryRows,
+    hook: Box<dyn Fn() + Send + Sync>,
+}
+
+impl HookedRows {
+    pub fn new(hook: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { rows: MemoryRows::new(), hook: Box::new(hook) }
+    }
+}
+
+type Outcome<T> = Result<T, StoreError>;
+
+impl RowStore for HookedRows {
+    fn describe(&self, collection: &CollectionName) -> Outcome<CollectionState> {
+        (self.hook)();
+        self.rows.describe(collection)
+    }
+
+    fn upsert(
+        &self,
+        collection: &CollectionName,
+        revision: Revision,
+        batch: RowBatch,
+        tags: &[ContentTag],
+    ) -> Outcome<()> {
+        self.rows.upsert(collection, revision, batch, tags)
+    }
+
+    fn delete(
+        &self,
+        collection: &CollectionName,
+        revision: Revision,
+        epoch: Epoch,
+        handles: &[RowHandle],
+    ) -> Outcome<usize> {
+        self.rows.delete(collection, revision, epoch, handles)
+    }
+
+    fn activate(
+        &self,
+        collection: &CollectionName,
+        revision: Revision,
+        epoch: Epoch,
+    ) -> Outcome<()> {
+        self.rows.activate(collection, revision, epoch)
+    }
+
+    fn fetch(
+        &self,
+        collection: &CollectionName,
+        epoch: Epoch,
+        candidates: &Candidates,
+    ) -> Outcome<Fetched> {
+        self.rows.fetch(collection, epoch, candidates)
+    }
+
+    fn width(&self, collection: &CollectionName, epoch: Epoch) -> Outcome<usize> {
+        self.rows.width(collection, epoch)
+    }
+
+    fn tags(
+        &self,
+        collection: &CollectionName,
+        epoch: Epoch,
+        after: Option<RowHandle>,
+        most: usize,
+    ) -> Outcome<Vec<(RowHandle, ContentTag)>> {
+        self.rows.tags(collection, epoch, after, most)
+    }
+
+    fn statistics(&self, collection: &CollectionName, epoch: Epoch) -> Outcome<EpochStatistics> {
+        self.rows.statistics(collection, epoch)
+    }
+
+    fn collections(&self) -> Outcome<Vec<CollectionName>> {
+        self.rows.collections()
+    }
+
+    fn drop_collection(&self, collection: &CollectionName) -> Outcome<bool> {
+        self.rows.drop_collection(collection)
+    }
+
+    fn put_blob(&self, collection: &CollectionName, name: &BlobName, sealed: &[u8]) -> Outcome<()> {
+        self.rows.put_blob(collection, name, sealed)
+    }
+
+    fn blob(&self, collection: &CollectionName, name: &BlobName) -> Outcome<Vec<u8>> {
+        self.rows.blob(collection, name)
+    }
+
+    fn blobs(&self, collection: &CollectionName) -> Outcome<Vec<(BlobName, u64)>> {
+        self.rows.blobs(collection)
+    }
+
+    fn delete_blob(&self, collection: &CollectionName, name: &BlobName) -> Outcome<bool> {
+        self.rows.delete_blob(collection, name)
+    }
+}

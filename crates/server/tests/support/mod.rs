@@ -1,0 +1,252 @@
+//! A server on a free port, a client that trusts its certificate, and messages to send.
+
+#![allow(dead_code, reason = "every test program uses its own part of this")]
+
+pub mod hooked;
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::rand_core::UnwrapErr;
+use rand::rngs::SysRng;
+use reqwest::header::HeaderMap;
+use shard_protocol::{
+    Candidates, CellTag, CollectionName, ContentTag, Epoch, Leak, Limits, PublishRows, Refusal,
+    RefusalCode, RerankRequest, Revision, Row, RowBatch, RowHandle, declassify,
+};
+use shard_rlwe::{Entropy, Layout, Parameters, RequestKey};
+use shard_server::http::{
+    CONTENT, HttpOptions, NewToken, Running, Scope, Service, StartError, Tls, TokenFile,
+    TokenLimits, Tokens, start,
+};
+use shard_server::{NoUpkeep, Server};
+use shard_store::{MemoryRows, RowStore};
+use tempfile::TempDir;
+
+pub const EPOCH: Epoch = Epoch(1);
+pub const WIDTH: usize = 3;
+
+/// A server and what belongs to it.
+pub struct Site {
+    pub directory: TempDir,
+    pub address: SocketAddr,
+    running: Mutex<Option<Running>>,
+    pub client: reqwest::Client,
+    pub url: String,
+}
+
+/// What a server is started with.
+pub struct Setup {
+    pub options: HttpOptions,
+    pub rows: Arc<dyn RowStore>,
+    pub tls: bool,
+    pub guarded: bool,
+    pub address: &'static str,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            options: HttpOptions { workers: 2, ..HttpOptions::default() },
+            rows: Arc::new(MemoryRows::new()),
+            tls: true,
+            guarded: true,
+            address: "127.0.0.1:0",
+        }
+    }
+}
+
+impl Setup {
+    /// Without TLS, for tests that speak to the socket themselves.
+    pub fn plain(options: HttpOptions) -> Self {
+        Self { options, tls: false, guarded: false, ..Self::default() }
+    }
+}
+
+pub fn new_token(scopes: &[Scope]) -> NewToken {
+    NewToken {
+        scopes: scopes.to_vec(),
+        collections: Vec::new(),
+        limits: TokenLimits::default(),
+        expires: None,
+    }
+}
+
+impl Site {
+    /// A server with three rows in the collection `main`, and one token for nothing in particular.
+    pub fn start(setup: Setup) -> Self {
+        Self::try_start(setup).expect("the server starts")
+    }
+
+    pub fn try_start(setup: Setup) -> Result<Self, StartError> {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = TokenFile::of(directory.path());
+        if setup.guarded {
+            let first = new_token(&[Scope::Admin]);
+            file.create(&first, &mut UnwrapErr(SysRng)).expect("a token");
+        }
+        let server = server(setup.rows, Limits::default());
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let tls_directory = directory.path().join("tls");
+        let tls = setup.tls.then(|| Tls::open_or_generate(&tls_directory, &names).unwrap());
+        let client = client(setup.tls.then(|| tls_directory.join("certificate.pem")));
+        let service = Service {
+            server,
+            upkeep: Arc::new(NoUpkeep),
+            tokens: Tokens::open(file).expect("a readable file"),
+            tls,
+            snapshots: directory.path().join("snapshots"),
+            options: setup.options,
+        };
+        let listener = TcpListener::bind(setup.address).expect("a free port");
+        let running = start(listener, service)?;
+        let scheme = if setup.tls { "https" } else { "http" };
+        let address = running.address();
+        let url = format!("{scheme}://{address}");
+        Ok(Self { directory, address, running: Mutex::new(Some(running)), client, url })
+    }
+
+    pub fn file(&self) -> TokenFile {
+        TokenFile::of(self.directory.path())
+    }
+
+    /// Makes a token and returns its id and text.
+    pub fn token(&self, new: &NewToken) -> (String, String) {
+        let (record, token) = self.file().create(new, &mut UnwrapErr(SysRng)).expect("a token");
+        (record.id, token.expose().to_owned())
+    }
+
+    /// The server itself; it goes on whatever becomes of the value.
+    pub fn running(&self) -> Running {
+        self.running.lock().unwrap().take().expect("nobody has taken it yet")
+    }
+
+    /// Sends a message to an operation of a collection.
+    pub async fn send(&self, path: &str, token: &str, body: impl Into<reqwest::Body>) -> Reply {
+        let url = format!("{}/v1/collections/{path}", self.url);
+        let mut request = self.client.post(url).header("content-type", CONTENT).body(body);
+        if !token.is_empty() {
+            request = request.bearer_auth(token);
+        }
+        Reply::of(request.send().await.expect("an answer")).await
+    }
+
+    /// Asks for a path.
+    pub async fn ask(&self, path: &str, token: &str) -> Reply {
+        let mut request = self.client.get(format!("{}{path}", self.url));
+        if !token.is_empty() {
+            request = request.bearer_auth(token);
+        }
+        Reply::of(request.send().await.expect("an answer")).await
+    }
+}
+
+/// A server with three rows in the collection `main`.
+pub fn server(engine: Arc<dyn RowStore>, limits: Limits) -> Server {
+    let server = Server::new(engine, limits);
+    let rows = vec![row(1, 10, [1, 2, 3]), row(2, 10, [4, 5, 6]), row(3, 11, [7, 8, 9])];
+    server.hold(&CollectionName::default(), batch(rows)).expect("an engine that takes rows");
+    server
+}
+
+/// A client that trusts one certificate and nothing else.
+pub fn client(certificate: Option<PathBuf>) -> reqwest::Client {
+    // Another test of this program may have been first.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = reqwest::Client::builder().timeout(Duration::from_secs(30)).no_proxy();
+    match certificate {
+        Some(path) => {
+            let pem = std::fs::read(path).expect("a certificate");
+            let root = reqwest::Certificate::from_pem(&pem).expect("in PEM form");
+            builder = builder.tls_certs_only([root]);
+        }
+        // Tests in the clear are about connections: one that waits for its next request may be
+        // closed at any moment, so every request has its own.
+        None => builder = builder.pool_max_idle_per_host(0),
+    }
+    builder.build().expect("a client")
+}
+
+pub struct Reply {
+    pub status: u16,
+    pub version: reqwest::Version,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    async fn of(response: reqwest::Response) -> Self {
+        Self {
+            status: response.status().as_u16(),
+            version: response.version(),
+            headers: response.headers().clone(),
+            body: response.bytes().await.expect("a whole body").to_vec(),
+        }
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().expect("plain text"))
+    }
+
+    pub fn refusal(&self) -> Refusal {
+        Refusal::decode(&self.body, &Limits::default()).expect("a refusal")
+    }
+
+    /// Checks status and class.
+    #[track_caller]
+    pub fn is(&self, status: u16, code: RefusalCode) {
+        let refusal = self.refusal();
+        assert_eq!((self.status, refusal.code), (status, code), "{refusal}");
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("text")
+    }
+}
+
+pub fn row(handle: u64, cell: u64, coordinates: [i32; WIDTH]) -> Row {
+    Row { handle: RowHandle(handle), cell: CellTag(cell), coordinates: coordinates.to_vec() }
+}
+
+pub fn batch(rows: Vec<Row>) -> RowBatch {
+    RowBatch::new(
+        declassify(EPOCH, Leak::CollectionShape),
+        declassify(WIDTH, Leak::CollectionShape),
+        declassify(rows, Leak::StoredRows),
+    )
+}
+
+/// An encrypted query for one row.
+pub fn request(epoch: Epoch, cell: u64, row: u64) -> Vec<u8> {
+    request_of_width(WIDTH, epoch, cell, row)
+}
+
+/// The same, for rows of another width.
+pub fn request_of_width(width: usize, epoch: Epoch, cell: u64, row: u64) -> Vec<u8> {
+    let parameters = Parameters::default();
+    let layout = Layout::new(parameters.degree(), width, 1).unwrap();
+    let candidates = Candidates::new(
+        declassify(vec![CellTag(cell)], Leak::ActiveCells),
+        declassify(vec![vec![RowHandle(row)]], Leak::CandidateHandles),
+    )
+    .unwrap();
+    let key = RequestKey::fresh(&parameters, Entropy::from_os().unwrap());
+    let (_, seed, ciphertexts) = key.encrypt(&layout.encode_query(&vec![0.5; width], 1e6));
+    let epoch = declassify(epoch, Leak::CollectionShape);
+    let shape = declassify((parameters, layout), Leak::RequestShape);
+    RerankRequest::new(epoch, shape, None, candidates, seed, ciphertexts).encode()
+}
+
+/// One row to publish.
+pub fn publish(revision: u64, handle: u64) -> Vec<u8> {
+    publish_batch(revision, batch(vec![row(handle, 12, [4, 5, 6])]))
+}
+
+/// Rows to publish.
+pub fn publish_batch(revision: u64, batch: RowBatch) -> Vec<u8> {
+    let revision = declassify(Revision(revision), Leak::CollectionShape);
+    let tags = declassify(vec![ContentTag([1; 16]); batch.rows().len()], Leak::StoredRows);
+    PublishRows::new(revision, batch, tags).encode()
+}
