@@ -6,6 +6,7 @@ use shard_rlwe::slots::SlotsError;
 use shard_rlwe::{EntropyError, OperandOverflow, SessionSpent};
 
 use crate::payload::PayloadError;
+use crate::remote::{BackupError, RemoteError};
 use crate::vault::VaultError;
 
 /// Why the client could not do what it was asked.
@@ -102,6 +103,30 @@ pub enum ClientError {
     /// The server could not be reached.
     #[error("cannot reach the server: {0}")]
     Transport(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The server could not be talked to.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// The server has seen a later state of the vault than this copy.
+    #[error(
+        "this copy of the vault is out of date: {reason}; use the latest copy, or fetch the one \
+         kept on the server with `shard restore`"
+    )]
+    Outdated {
+        /// What shows it.
+        reason: String,
+    },
+    /// The server does not hold what is asked about.
+    #[error("{reason}; publish the vault first (shard publish)")]
+    Unpublished {
+        /// What it does not hold.
+        reason: String,
+    },
+    /// The backup of a vault.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+    /// Ended by whoever began it.
+    #[error("stopped before the end; run it again to go on")]
+    Cancelled,
     /// The server refused.
     #[error("the server refused: {0}")]
     Refused(#[from] Refusal),

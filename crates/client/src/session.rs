@@ -1,16 +1,16 @@
 //! Exchanging one request, under a key of its own or under a session's.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use shard_protocol::{
-    Candidates, Epoch, Leak, Limits, MessageKind, OpenSession, Refusal, RefusalCode, RerankRequest,
-    RerankResponse, SessionId, declassify, message_kind,
+    Candidates, DecodeError, Epoch, Leak, Limits, MessageKind, OpenSession, Refusal, RefusalCode,
+    RerankRequest, RerankResponse, SessionId, declassify, message_kind,
 };
 use shard_rlwe::{Entropy, MergeSpan, Plan, Query, RequestKey, Response, RingDegree, SessionKey};
 
 use crate::error::ClientError;
+use crate::pool::{Pool, Session};
 use crate::transport::Transport;
 
 /// What came back of a request.
@@ -27,23 +27,34 @@ pub(crate) struct Exchanged<V> {
     pub(crate) open: Duration,
 }
 
-/// The open session, if any, of one client with one server.
-#[derive(Default)]
-pub(crate) struct Sessions {
-    current: Mutex<Option<Session>>,
-}
-
-struct Session {
+/// The secret of a session and what its keys at the server can do.
+struct MergeSession {
     id: SessionId,
     span: MergeSpan,
     degree: RingDegree,
     key: SessionKey,
 }
 
-impl Session {
-    fn serves(&self, degree: RingDegree, span: MergeSpan) -> bool {
-        self.degree == degree && self.span.covers(span) && self.key.remaining() > 0
+impl Session for MergeSession {
+    type Shape = (RingDegree, MergeSpan);
+
+    fn shape(&self) -> Self::Shape {
+        (self.degree, self.span)
     }
+
+    fn serves(&self, &(degree, span): &Self::Shape) -> bool {
+        self.degree == degree && self.span.covers(span)
+    }
+
+    fn remaining(&self) -> u32 {
+        self.key.remaining()
+    }
+}
+
+/// The open sessions, if any, of one client with one server.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    pool: Pool<MergeSession>,
 }
 
 /// The parts of a request that are the same whoever's key encrypts it.
@@ -65,20 +76,10 @@ pub(crate) type Verify<'a, V> = dyn Fn(&[V]) -> Result<(), ClientError> + Sync +
 impl Sessions {
     /// Merge keys that the server already holds.
     pub(crate) fn held(&self) -> Option<(RingDegree, MergeSpan)> {
-        let current = self.lock();
-        current.as_ref().filter(|s| s.key.remaining() > 0).map(|s| (s.degree, s.span))
+        self.pool.held()
     }
 
-    /// Drops the secret: the server lost its keys.
-    fn retire(&self) {
-        *self.lock() = None;
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Session>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Encrypts, sends, receives and opens.
+    /// Encrypts, sends, receives, opens and checks.
     pub(crate) fn exchange(
         &self,
         transport: &dyn Transport,
@@ -87,47 +88,19 @@ impl Sessions {
         let Some(span) = request.plan.span else {
             return exchange_alone(transport, request);
         };
-        match self.exchange_merged(transport, request, span) {
-            // The server has dropped the session's keys. A fresh session encrypts anew.
-            Err(ClientError::Refused(Refusal { code: RefusalCode::UnknownSession, .. })) => {
-                self.retire();
-                self.exchange_merged(transport, request, span)
-            }
-            outcome => outcome,
-        }
-    }
-
-    fn exchange_merged(
-        &self,
-        transport: &dyn Transport,
-        request: &Outgoing<'_>,
-        span: MergeSpan,
-    ) -> Result<Exchanged<i64>, ClientError> {
-        let degree = request.plan.layout.degree();
-        let parameters = &request.plan.parameters;
-        // The lock is held until the answer has been checked: another thread must neither spend
-        // the last request of this secret nor go on using it once an answer turns out false.
-        let mut current = self.lock();
-        let bytes_once = if current.as_ref().is_some_and(|s| s.serves(degree, span)) {
-            0
-        } else {
-            *current = None;
-            let (session, bytes) = open_session(transport, degree, span, request)?;
-            *current = Some(session);
-            bytes
-        };
-        let session = current.as_mut().expect("a session was found or opened");
-        let start = Instant::now();
-        let (seed, ciphertexts) =
-            session.key.encrypt(parameters, request.query, Entropy::from_os()?)?;
-        let message = request.message(Some(session.id), seed, ciphertexts);
-        let open = |response: &Response| session.key.open(parameters, response);
-        let exchanged = request.finish(transport, message, start.elapsed(), bytes_once, open)?;
-        if let Err(alarm) = (request.verify)(&exchanged.opened) {
-            *current = None;
-            return Err(alarm);
-        }
-        Ok(exchanged)
+        let (degree, parameters) = (request.plan.layout.degree(), &request.plan.parameters);
+        self.pool.request(
+            &(degree, span),
+            || open_session(transport, degree, span, request),
+            |session| {
+                let start = Instant::now();
+                let (seed, ciphertexts) =
+                    session.key.encrypt(parameters, request.query, Entropy::from_os()?)?;
+                let message = request.message(Some(session.id), seed, ciphertexts);
+                let open = |response: &Response| session.key.open(parameters, response);
+                request.finish(transport, message, start.elapsed(), open)
+            },
+        )
     }
 }
 
@@ -150,13 +123,12 @@ impl Outgoing<'_> {
         .encode()
     }
 
-    /// Sends the message and opens the answer.
+    /// Sends the message, opens the answer and checks it.
     fn finish(
         &self,
         transport: &dyn Transport,
         message: Vec<u8>,
         encrypt: Duration,
-        bytes_once: usize,
         open: impl Fn(&Response) -> Vec<i64> + Sync + Send,
     ) -> Result<Exchanged<i64>, ClientError> {
         let bytes_up = message.len();
@@ -167,12 +139,13 @@ impl Outgoing<'_> {
         let (parameters, layout) = (&self.plan.parameters, &self.plan.layout);
         let rows = self.candidates.rows();
         let answer = RerankResponse::decode(&bytes, parameters, layout, rows, self.limits)?;
-        let opened = answer.responses().par_iter().flat_map_iter(open).collect();
+        let opened: Vec<i64> = answer.responses().par_iter().flat_map_iter(open).collect();
+        (self.verify)(&opened)?;
         Ok(Exchanged {
             opened,
             bytes_up,
             bytes_down: bytes.len(),
-            bytes_once,
+            bytes_once: 0,
             responses: answer.responses().len(),
             encrypt,
             server,
@@ -191,9 +164,7 @@ fn exchange_alone(
     let (key, seed, ciphertexts) = key.encrypt(request.query);
     let message = request.message(None, seed, ciphertexts);
     let open = |response: &Response| key.open(response);
-    let exchanged = request.finish(transport, message, start.elapsed(), 0, open)?;
-    (request.verify)(&exchanged.opened)?;
-    Ok(exchanged)
+    request.finish(transport, message, start.elapsed(), open)
 }
 
 fn open_session(
@@ -201,15 +172,15 @@ fn open_session(
     degree: RingDegree,
     span: MergeSpan,
     request: &Outgoing<'_>,
-) -> Result<(Session, usize), ClientError> {
+) -> Result<(MergeSession, usize), ClientError> {
     let requests = request.session_requests.max(1);
     let (key, keys) = SessionKey::fresh(degree, span, requests, Entropy::from_os()?);
     let mut id = SessionId([0; 16]);
     shard_rlwe::fill_from_os(&mut id.0)?;
     let message = OpenSession::new(declassify(id, Leak::SessionLinkage), keys).encode();
     let bytes = message.len();
-    exchange(transport, message, request.limits)?;
-    Ok((Session { id, span, degree, key }, bytes))
+    accepted(transport, message, request.limits)?;
+    Ok((MergeSession { id, span, degree, key }, bytes))
 }
 
 /// Sends a message; a refusal comes back as an error.
@@ -218,9 +189,35 @@ pub(crate) fn exchange(
     message: Vec<u8>,
     limits: &Limits,
 ) -> Result<Vec<u8>, ClientError> {
-    let answer = transport.exchange(message).map_err(ClientError::Transport)?;
+    let answer = transport.exchange(message).map_err(|error| match error.downcast() {
+        Ok(remote) => ClientError::Remote(*remote),
+        Err(error) => ClientError::Transport(error),
+    })?;
     match message_kind(&answer)? {
-        MessageKind::Refusal => Err(Refusal::decode(&answer, limits)?.into()),
+        MessageKind::Refusal => Err(refused(Refusal::decode(&answer, limits)?)),
         _ => Ok(answer),
+    }
+}
+
+/// Sends a message that is answered by an acknowledgement.
+pub(crate) fn accepted(
+    transport: &dyn Transport,
+    message: Vec<u8>,
+    limits: &Limits,
+) -> Result<(), ClientError> {
+    match exchange(transport, message, limits)? == MessageKind::Accepted.bare() {
+        true => Ok(()),
+        false => Err(DecodeError::Invalid("another answer than an acknowledgement").into()),
+    }
+}
+
+/// Refusals that the owner can do something about say what.
+fn refused(refusal: Refusal) -> ClientError {
+    match refusal.code {
+        RefusalCode::Stale => ClientError::Outdated { reason: refusal.text },
+        RefusalCode::UnknownCollection | RefusalCode::UnknownEpoch => {
+            ClientError::Unpublished { reason: refusal.text }
+        }
+        _ => ClientError::Refused(refusal),
     }
 }

@@ -1,31 +1,47 @@
 //! Exchanging one request in the slot layout, the paper's way.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use rayon::prelude::*;
 use shard_protocol::{
-    Candidates, Epoch, Leak, Limits, OpenSlotsSession, Refusal, RefusalCode, SessionId,
-    SlotsRequest, SlotsResponse, declassify,
+    Candidates, Epoch, Leak, Limits, OpenSlotsSession, SessionId, SlotsRequest, SlotsResponse,
+    declassify,
 };
 use shard_rlwe::slots::{SlotsClient, SlotsLayout};
 use shard_rlwe::{Entropy, fill_from_os};
 
 use crate::error::ClientError;
-use crate::session::{Exchanged, Verify, exchange};
+use crate::pool::{Pool, Session};
+use crate::session::{Exchanged, Verify, accepted, exchange};
 use crate::transport::Transport;
 
-/// The open session in slots, if any. Its keys are megabytes, so it is kept while the layout
-/// stays the same.
+/// The open sessions in slots, if any. Their keys are megabytes, so they are kept while the
+/// layout stays the same.
 #[derive(Default)]
 pub(crate) struct SlotsSessions {
-    current: Mutex<Option<Session>>,
+    pool: Pool<SlotsSession>,
 }
 
-struct Session {
+struct SlotsSession {
     id: SessionId,
     client: SlotsClient,
     remaining: u32,
+}
+
+impl Session for SlotsSession {
+    type Shape = SlotsLayout;
+
+    fn shape(&self) -> SlotsLayout {
+        self.client.layout().clone()
+    }
+
+    fn serves(&self, needed: &SlotsLayout) -> bool {
+        self.client.layout() == needed
+    }
+
+    fn remaining(&self) -> u32 {
+        self.remaining
+    }
 }
 
 /// A request before it is encrypted.
@@ -46,82 +62,61 @@ pub(crate) struct SlotsOutgoing<'a> {
 }
 
 impl SlotsSessions {
-    /// Drops the secret: the server lost its keys.
-    fn retire(&self) {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    /// Encrypts, sends, receives and opens: scores with their prefix part, in units of the
-    /// server's rows.
+    /// Encrypts, sends, receives, opens and checks: scores with their prefix part, in units of
+    /// the server's rows.
     pub(crate) fn exchange(
         &self,
         transport: &dyn Transport,
         request: &SlotsOutgoing<'_>,
     ) -> Result<Exchanged<f64>, ClientError> {
-        match self.attempt(transport, request) {
-            // The server has dropped the keys. A fresh session encrypts anew.
-            Err(ClientError::Refused(Refusal { code: RefusalCode::UnknownSession, .. })) => {
-                self.retire();
-                self.attempt(transport, request)
-            }
-            outcome => outcome,
-        }
+        self.pool.request(
+            request.layout,
+            || open_session(transport, request),
+            |session| request.ask(transport, session),
+        )
     }
+}
 
-    fn attempt(
+impl SlotsOutgoing<'_> {
+    fn ask(
         &self,
         transport: &dyn Transport,
-        request: &SlotsOutgoing<'_>,
+        session: &mut SlotsSession,
     ) -> Result<Exchanged<f64>, ClientError> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let usable = |s: &Session| s.client.layout() == request.layout && s.remaining > 0;
-        let bytes_once = if current.as_ref().is_some_and(usable) {
-            0
-        } else {
-            *current = None;
-            let (session, bytes) = open_session(transport, request)?;
-            *current = Some(session);
-            bytes
-        };
-        let session = current.as_mut().expect("a session was found or opened");
         session.remaining -= 1;
 
         let start = Instant::now();
         let queries: Vec<Vec<f64>> =
-            request.queries.chunks_exact(request.layout.width()).map(<[f64]>::to_vec).collect();
+            self.queries.chunks_exact(self.layout.width()).map(<[f64]>::to_vec).collect();
         let ciphertexts = session.client.encrypt_queries(&queries, Entropy::from_os()?)?;
         let message = SlotsRequest::new(
-            declassify(request.epoch, Leak::CollectionShape),
+            declassify(self.epoch, Leak::CollectionShape),
             declassify(session.id, Leak::SessionLinkage),
-            request.candidates.clone(),
-            declassify(request.prefix_scores.to_vec(), Leak::PrefixScores),
+            self.candidates.clone(),
+            declassify(self.prefix_scores.to_vec(), Leak::PrefixScores),
             ciphertexts,
         )
         .encode();
         let (bytes_up, encrypt) = (message.len(), start.elapsed());
 
         let start = Instant::now();
-        let bytes = exchange(transport, message, request.limits)?;
+        let bytes = exchange(transport, message, self.limits)?;
         let server = start.elapsed();
 
         let start = Instant::now();
-        let answer = SlotsResponse::decode(&bytes, request.candidates.rows(), request.limits)?;
+        let answer = SlotsResponse::decode(&bytes, self.candidates.rows(), self.limits)?;
         let scores: Vec<f64> = answer
             .responses()
             .par_iter()
-            .zip(request.cells)
+            .zip(self.cells)
             .map(|(response, &cell)| session.client.open(response, cell))
             .collect::<Result<_, _>>()?;
-        // Still under the lock: nobody goes on using a secret under which an answer was false.
-        if let Err(alarm) = (request.verify)(&scores) {
-            *current = None;
-            return Err(alarm);
-        }
+        (self.verify)(&scores)?;
         Ok(Exchanged {
             opened: scores,
             bytes_up,
             bytes_down: bytes.len(),
-            bytes_once,
+            bytes_once: 0,
             responses: answer.responses().len(),
             encrypt,
             server,
@@ -133,7 +128,7 @@ impl SlotsSessions {
 fn open_session(
     transport: &dyn Transport,
     request: &SlotsOutgoing<'_>,
-) -> Result<(Session, usize), ClientError> {
+) -> Result<(SlotsSession, usize), ClientError> {
     let (client, context) = SlotsClient::generate(request.layout.clone(), Entropy::from_os()?)?;
     let mut id = SessionId([0; 16]);
     fill_from_os(&mut id.0)?;
@@ -144,6 +139,6 @@ fn open_session(
     )
     .encode();
     let bytes = message.len();
-    exchange(transport, message, request.limits)?;
-    Ok((Session { id, client, remaining: request.session_requests.max(1) }, bytes))
+    accepted(transport, message, request.limits)?;
+    Ok((SlotsSession { id, client, remaining: request.session_requests.max(1) }, bytes))
 }

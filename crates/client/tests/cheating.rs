@@ -216,7 +216,7 @@ impl World {
 /// A merged plan with the defences that are given.
 fn merged(canaries: usize, session_requests: u32) -> SearchOptions {
     SearchOptions {
-        objective: Objective::Bytes,
+        objective: Some(Objective::Bytes),
         canaries,
         session_requests,
         ..SearchOptions::default()

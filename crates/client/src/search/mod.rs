@@ -1,6 +1,8 @@
 //! A query's journey: route, turn, plan, encrypt, ask, open, check, rank.
 
 mod answer;
+mod link;
+mod many;
 mod options;
 mod rank;
 mod turn;
@@ -12,6 +14,7 @@ use shard_rlwe::slots::{SlotsLayout, SlotsNoise};
 use shard_rlwe::{OPERAND_BITS, Plan, ScoreScale, Workload, plan};
 
 pub use self::answer::{Answer, Cost, Timings};
+use self::link::{Exchange, Link};
 pub use self::options::{LayoutChoice, SearchOptions};
 use self::rank::grid;
 use self::turn::{ActiveCell, Member, Turned};
@@ -27,6 +30,7 @@ pub struct Searcher<T> {
     limits: Limits,
     sessions: Sessions,
     slots_sessions: SlotsSessions,
+    link: Link,
 }
 
 /// Scores of all candidates and what they cost.
@@ -54,6 +58,7 @@ impl<T: Transport> Searcher<T> {
             limits: Limits::default(),
             sessions: Sessions::default(),
             slots_sessions: SlotsSessions::default(),
+            link: Link::default(),
         }
     }
 
@@ -130,6 +135,9 @@ impl<T: Transport> Searcher<T> {
         let model = collection.model();
         let groups: Vec<usize> = turned.cells.iter().map(|cell| cell.members.len()).collect();
         let width = model.split().private();
+        let objective = options.objective.unwrap_or_else(|| {
+            self.link.objective(self.transport.is_remote(), || self.transport.round_trip())
+        });
         let plan = plan(
             &Workload {
                 width,
@@ -138,10 +146,10 @@ impl<T: Transport> Searcher<T> {
                 bound: turned.bound,
                 precision: options.precision * turned.longest,
                 keys: self.sessions.held(),
-                merging: options.objective.merges(),
+                merging: objective.merges(),
                 session_requests: options.session_requests,
             },
-            options.objective,
+            objective,
         );
         let scale = ScoreScale::for_query(
             &plan.parameters,
@@ -172,6 +180,11 @@ impl<T: Transport> Searcher<T> {
                 verify: &verify,
             },
         )?;
+        self.link.learn(Exchange {
+            bytes: exchanged.bytes_up + exchanged.bytes_down,
+            elapsed: exchanged.server,
+            computing: plan.estimate.server,
+        });
         Ok(Scored {
             scores: scores(&exchanged.opened),
             with_prefix: false,

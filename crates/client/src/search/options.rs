@@ -29,10 +29,11 @@ pub struct SearchOptions {
     pub probe: Option<usize>,
     /// How vectors lie in ciphertexts.
     pub layout: LayoutChoice,
-    /// What the plan is to be good at. With `Latency` every request has a secret of its own;
-    /// the others may merge responses under a secret that serves a session, which rests on
-    /// circular security besides RLWE.
-    pub objective: Objective,
+    /// What the plan is to be good at; when `None`, the shortest time over the link as it has
+    /// shown itself, and the least computing where there is no link. With `Latency` every request
+    /// has a secret of its own; the others may merge responses under a secret that serves a
+    /// session, which rests on circular security besides RLWE.
+    pub objective: Option<Objective>,
     /// Error a score may have, for a query of norm one and relative to the longest candidate.
     pub precision: f64,
     /// Control scores that every answer is checked by.
@@ -48,7 +49,7 @@ impl Default for SearchOptions {
             candidates: None,
             probe: None,
             layout: LayoutChoice::Coefficients,
-            objective: Objective::Latency,
+            objective: None,
             precision: 2e-6,
             canaries: 8,
             session_requests: 64,

@@ -1,0 +1,90 @@
+//! What an operator asks of a server, and how far away it is.
+
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+
+use super::error::RemoteError;
+use super::{Link, Remote, answer};
+
+/// Exchanges that the round trip is the shortest of.
+const PINGS: usize = 3;
+
+/// Compacting and copying take as long as the rows are many.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Longest answer to an operator.
+const ANSWER_BYTES: usize = 1 << 20;
+
+impl Remote {
+    /// Has the server rewrite its rows, so that nothing deleted is left on its disk. Needs a
+    /// token of scope admin.
+    pub fn compact(&self) -> Result<(), RemoteError> {
+        self.ask(Method::POST, "v1/admin/compact", None).map(drop)
+    }
+
+    /// Has the server copy its rows to a snapshot of this name, under its own directory. Needs a
+    /// token of scope admin.
+    pub fn snapshot(&self, name: &str) -> Result<(), RemoteError> {
+        let body = serde_json::json!({ "name": name }).to_string();
+        self.ask(Method::POST, "v1/admin/snapshot", Some(body)).map(drop)
+    }
+
+    /// The server's metrics, as text for Prometheus.
+    pub fn metrics(&self) -> Result<String, RemoteError> {
+        let answer = self.ask(Method::GET, "metrics", None)?;
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    }
+
+    /// The shortest of a few exchanges of nothing, measured once on an open connection.
+    pub(super) fn measured_round_trip(&self) -> Option<Duration> {
+        *self.link.round_trip.get_or_init(|| {
+            let ping = |_| {
+                let start = Instant::now();
+                self.ask(Method::GET, "healthz", None).ok().map(|_| start.elapsed())
+            };
+            (0..PINGS).filter_map(ping).min()
+        })
+    }
+
+    fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<Vec<u8>, RemoteError> {
+        let url = self.link.address.at(path);
+        self.wait_for(|link| async move { link.ask(method, url, body).await })
+    }
+}
+
+impl Link {
+    async fn ask(
+        &self,
+        method: Method,
+        url: url::Url,
+        body: Option<String>,
+    ) -> Result<Vec<u8>, RemoteError> {
+        let server = || self.address.to_string();
+        let mut request = self.client.request(method, url).timeout(PATIENCE);
+        if let Some(body) = body {
+            let json = reqwest::header::HeaderValue::from_static("application/json");
+            request = request.header(reqwest::header::CONTENT_TYPE, json).body(body);
+        }
+        let answer = request.send().await.map_err(|error| RemoteError::Broken {
+            server: server(),
+            reason: super::error::innermost(&error.without_url()),
+        })?;
+        let status = answer.status();
+        let text = answer::read_limited(answer, ANSWER_BYTES).await.map_err(|_| {
+            RemoteError::Broken { server: server(), reason: "the answer broke off".into() }
+        })?;
+        if status.is_success() {
+            return Ok(text);
+        }
+        // Words of a server that is not trusted: short, and nothing that moves a cursor.
+        let said = String::from_utf8_lossy(&text);
+        let said: String = said.chars().filter(|c| !c.is_control()).take(300).collect();
+        Err(RemoteError::Broken { server: server(), reason: format!("{status}: {said}") })
+    }
+}

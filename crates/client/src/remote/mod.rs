@@ -1,0 +1,280 @@
+//! A server on the network: HTTP/2 over TLS 1.3, one message a request.
+//!
+//! # Concepts
+//!
+//! * [`Remote`]: a connection that many threads share. It implements [`Transport`], so a search
+//!   does not know whether its server is in the process or on another continent.
+//! * What concerns the connection (a certificate, a token, a server that is busy) is a
+//!   [`RemoteError`]; what concerns the request comes back as the server's own refusal.
+//! * [`publish`]: brings a server's rows to the state of the vault. [`backup`] and [`restore`]:
+//!   the vault's sealed files, kept on the server.
+//!
+//! # Map
+//!
+//! `admin` (what an operator asks, and the round trip), `options` (address, token, times), `tls` (roots and pins), `answer` (one HTTP answer, read
+//! under limits), `retry` (what is sent again, and when), `error`, `publish`, `backup`, `head`
+//! (what a backup consists of), `restore`, `hex`.
+//!
+//! # Non-goals
+//!
+//! No redirects, no cookies, no compression: ciphertexts do not shrink, and compressing what
+//! contains secrets beside what others choose is a known way to lose them.
+
+mod admin;
+mod answer;
+mod backup;
+mod error;
+mod head;
+mod hex;
+mod options;
+mod publish;
+mod restore;
+mod retry;
+mod tls;
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use shard_protocol::{Limits, MessageKind, Revision, message_kind};
+use tokio::runtime::Runtime;
+
+pub use backup::{BackedUp, BackupOptions, backup, backup_head};
+pub use error::RemoteError;
+pub use head::{BackupError, BackupHead};
+pub use options::{ProxyAddress, RemoteOptions, Retries, SecretToken, ServerAddress, Timeouts};
+pub use publish::{Published, describe, publish, vault_revision};
+pub use restore::{Restored, restore};
+pub use tls::{Fingerprint, FingerprintError};
+
+use crate::transport::Transport;
+use answer::Answered;
+
+/// How far a transfer has come: rows of a publish, bytes of a backup.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Done so far.
+    pub done: u64,
+    /// In all.
+    pub total: u64,
+}
+
+/// Told of every step of a transfer; may end it between two steps.
+pub type Watch<'a> = dyn Fn(Progress) -> ControlFlow<()> + Sync + 'a;
+
+/// The media type of every body that is a message.
+const MEDIA_TYPE: &str = "application/vnd.shard.v1";
+
+/// Threads that move bytes; whoever asks only waits.
+const THREADS: usize = 2;
+
+/// Bytes of one stream that may be on their way: more than the longest usual answer, so that no
+/// answer waits for a round trip in the middle.
+const STREAM_WINDOW: u32 = 4 << 20;
+
+/// The same for all streams of a connection.
+const CONNECTION_WINDOW: u32 = 32 << 20;
+
+/// A collection on a server.
+pub struct Remote {
+    link: Arc<Link>,
+    /// Ended without waiting when the last request is done: see [`Drop`].
+    runtime: Option<Runtime>,
+}
+
+/// What every request needs.
+struct Link {
+    client: reqwest::Client,
+    address: ServerAddress,
+    has_token: bool,
+    timeouts: Timeouts,
+    retries: Retries,
+    limits: Limits,
+    /// The latest revision that an answer told of.
+    revision: AtomicU64,
+    /// The shortest exchange, once it was measured.
+    round_trip: OnceLock<Option<Duration>>,
+}
+
+impl Remote {
+    /// Makes ready to talk to a server. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// When an option cannot be used: roots that cannot be read, a proxy that is no address.
+    pub fn connect(options: RemoteOptions) -> Result<Self, RemoteError> {
+        let client = client(&options)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("shard-remote")
+            .enable_all()
+            .build()
+            .map_err(|error| RemoteError::Option {
+                reason: format!("cannot start the threads of the connection: {error}"),
+            })?;
+        let link = Link {
+            client,
+            has_token: options.token.is_some(),
+            address: options.address,
+            timeouts: options.timeouts,
+            retries: options.retries,
+            limits: Limits::default(),
+            revision: AtomicU64::new(0),
+            round_trip: OnceLock::new(),
+        };
+        Ok(Self { link: Arc::new(link), runtime: Some(runtime) })
+    }
+
+    /// The server and the collection.
+    pub fn address(&self) -> &ServerAddress {
+        &self.link.address
+    }
+
+    /// The latest revision of the collection that the server told of; `None` before the first
+    /// answer and while nothing was published. A vault of an earlier revision is out of date, if
+    /// the server can be believed.
+    pub fn revision_seen(&self) -> Option<Revision> {
+        match self.link.revision.load(Ordering::Relaxed) {
+            0 => None,
+            revision => Some(Revision(revision)),
+        }
+    }
+
+    fn send(&self, message: Vec<u8>) -> Result<Vec<u8>, RemoteError> {
+        let kind = message_kind(&message).map_err(|_| RemoteError::NotForServers)?;
+        let operation = operation(kind).ok_or(RemoteError::NotForServers)?;
+        let url = self.link.address.operation(operation);
+        let body = Bytes::from(message);
+        self.wait_for(|link| async move { link.exchange(kind, &url, body).await })
+    }
+
+    /// Runs work on the threads of the connection and waits for it.
+    fn wait_for<W, T>(&self, work: impl FnOnce(Arc<Link>) -> W) -> Result<T, RemoteError>
+    where
+        W: Future<Output = Result<T, RemoteError>> + Send + 'static,
+        T: Send + 'static,
+    {
+        // The work is spawned rather than blocked on, and waited for by plain means, so that a
+        // caller may itself be inside an asynchronous runtime.
+        let (done, outcome) = std::sync::mpsc::sync_channel(1);
+        let runtime = self.runtime.as_ref().expect("it is taken by drop only");
+        let work = work(self.link.clone());
+        runtime.spawn(async move {
+            let _ = done.send(work.await);
+        });
+        outcome.recv().unwrap_or_else(|_| {
+            Err(RemoteError::Broken {
+                server: self.link.address.to_string(),
+                reason: "the request was abandoned".into(),
+            })
+        })
+    }
+}
+
+impl Transport for Remote {
+    fn exchange(
+        &self,
+        message: Vec<u8>,
+    ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self.send(message)?)
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        self.measured_round_trip()
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        // The default, to wait, is forbidden inside another runtime.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl std::fmt::Debug for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Remote").field("address", &self.link.address).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    /// One request and one answer.
+    async fn attempt(&self, url: &url::Url, body: Bytes) -> Result<Vec<u8>, retry::Failure> {
+        let sent = self.client.post(url.clone()).body(body).send().await;
+        let answer = sent.map_err(|error| self.broken(&error))?;
+        let answered = Answered::of(&answer);
+        if let Some(revision) = answered.revision {
+            self.revision.fetch_max(revision, Ordering::Relaxed);
+        }
+        answered.check_version()?;
+        let bytes = answer::read_limited(answer, self.limits.bytes)
+            .await
+            .map_err(|unread| unread.into_failure(self))?;
+        answered.judge(bytes, self)
+    }
+}
+
+/// The part of the path that says what is asked for. `None` for what servers do not take.
+fn operation(kind: MessageKind) -> Option<&'static str> {
+    Some(match kind {
+        MessageKind::RerankRequest | MessageKind::SlotsRequest => "rerank",
+        MessageKind::OpenSession | MessageKind::OpenSlotsSession => "sessions",
+        MessageKind::PublishRows => "rows",
+        MessageKind::ListTags => "tags",
+        MessageKind::DeleteRows => "delete",
+        MessageKind::ActivateEpoch => "activate",
+        MessageKind::Describe => "describe",
+        MessageKind::PutBlob => "blobs/put",
+        MessageKind::FetchBlob => "blobs/fetch",
+        MessageKind::DeleteBlob => "blobs/delete",
+        MessageKind::ListBlobs => "blobs/list",
+        MessageKind::RowBatch
+        | MessageKind::RerankResponse
+        | MessageKind::SlotsResponse
+        | MessageKind::Refusal
+        | MessageKind::Accepted
+        | MessageKind::RowTags
+        | MessageKind::CollectionState
+        | MessageKind::Blob
+        | MessageKind::BlobList => return None,
+    })
+}
+
+fn client(options: &RemoteOptions) -> Result<reqwest::Client, RemoteError> {
+    let unusable = |reason: String| RemoteError::Option { reason };
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+    if let Some(token) = &options.token {
+        headers.insert(AUTHORIZATION, token.header());
+    }
+    let mut builder = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls::configuration(options)?)
+        .default_headers(headers)
+        .user_agent(concat!("shard/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(options.timeouts.connect)
+        .timeout(options.timeouts.request)
+        .tcp_nodelay(true)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        // A peer that vanished is noticed while a request waits for it.
+        .http2_keep_alive_interval(options.timeouts.connect)
+        .http2_keep_alive_timeout(options.timeouts.connect)
+        // What is sent again is decided here and nowhere else.
+        .retry(reqwest::retry::never());
+    builder = match &options.proxy {
+        Some(proxy) => builder.proxy(proxy.to_proxy()?),
+        // No proxy of the environment reaches this machine's own addresses.
+        None if options.address.is_loopback() => builder.no_proxy(),
+        None => builder,
+    };
+    builder.build().map_err(|error| unusable(error::innermost(&error.without_url())))
+}

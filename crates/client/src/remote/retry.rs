@@ -1,0 +1,163 @@
+//! What is sent again, and when.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use shard_protocol::MessageKind;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::Link;
+use super::error::{RemoteError, of_request};
+use super::options::Retries;
+
+/// A request that gave no answer.
+pub(super) struct Failure {
+    error: RemoteError,
+    /// `None` when the same request would fail again.
+    again: Option<Again>,
+}
+
+/// Why another attempt may succeed.
+#[derive(Clone, Copy)]
+struct Again {
+    /// What the server asked for.
+    after: Duration,
+}
+
+impl Failure {
+    /// One that may go away.
+    pub(super) fn again(error: RemoteError, after: Option<Duration>) -> Self {
+        Self { error, again: Some(Again { after: after.unwrap_or_default() }) }
+    }
+
+    /// A server without time for this.
+    pub(super) fn busy(server: String, after: Option<Duration>) -> Self {
+        Self::again(RemoteError::Busy { server, attempts: 1 }, after)
+    }
+}
+
+impl From<RemoteError> for Failure {
+    fn from(error: RemoteError) -> Self {
+        Self { error, again: None }
+    }
+}
+
+impl Link {
+    /// What became of a request that the network failed. A certificate that does not match will
+    /// not match the next time; everything else may be over by then.
+    pub(super) fn broken(&self, error: &reqwest::Error) -> Failure {
+        let error = of_request(error, self.address.to_string(), &self.timeouts);
+        match error {
+            RemoteError::Pin { .. } | RemoteError::Untrusted { .. } => error.into(),
+            passing => Failure::again(passing, None),
+        }
+    }
+
+    /// Asks until there is an answer, or reason to give up.
+    pub(super) async fn exchange(
+        &self,
+        kind: MessageKind,
+        url: &url::Url,
+        body: Bytes,
+    ) -> Result<Vec<u8>, RemoteError> {
+        let deadline = Instant::now() + self.timeouts.total;
+        let most = if is_idempotent(kind) { self.retries.most } else { 0 };
+        for repetition in 0.. {
+            let attempt = timeout_at(deadline, self.attempt(url, body.clone())).await;
+            let failure = match attempt {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(failure)) => failure,
+                Err(_) => {
+                    let (server, seconds) =
+                        (self.address.to_string(), self.timeouts.total.as_secs());
+                    return Err(RemoteError::Timeout { server, seconds });
+                }
+            };
+            let error = match failure.error {
+                RemoteError::Busy { server, .. } => {
+                    RemoteError::Busy { server, attempts: repetition + 1 }
+                }
+                other => other,
+            };
+            let Some(again) = failure.again.filter(|_| repetition < most) else {
+                return Err(error);
+            };
+            let pause = pause(&self.retries, repetition).max(again.after);
+            if Instant::now() + pause >= deadline {
+                return Err(error);
+            }
+            sleep(pause).await;
+        }
+        unreachable!("the last repetition returns")
+    }
+}
+
+/// Whether a request may be sent twice when its answer was lost. All that servers take may:
+///
+/// - to rank, to describe, to list and to fetch changes nothing, and the second time the very
+///   same ciphertexts are sent, of which one answer is opened;
+/// - a session is opened under a name of the client's choice with the same keys;
+/// - rows and blobs are put under their names, in place of themselves, and removing what is not
+///   there is no error; a server refuses rows of an earlier revision than its own, so a late
+///   repetition cannot undo what somebody else published in between;
+/// - an epoch that is the current one is made the current one.
+///
+/// The list is spelt out so that a new message has to be thought about.
+fn is_idempotent(kind: MessageKind) -> bool {
+    match kind {
+        MessageKind::RerankRequest
+        | MessageKind::SlotsRequest
+        | MessageKind::Describe
+        | MessageKind::ListTags
+        | MessageKind::FetchBlob
+        | MessageKind::ListBlobs
+        | MessageKind::OpenSession
+        | MessageKind::OpenSlotsSession
+        | MessageKind::PublishRows
+        | MessageKind::DeleteRows
+        | MessageKind::ActivateEpoch
+        | MessageKind::PutBlob
+        | MessageKind::DeleteBlob => true,
+        MessageKind::RowBatch
+        | MessageKind::RerankResponse
+        | MessageKind::SlotsResponse
+        | MessageKind::Refusal
+        | MessageKind::Accepted
+        | MessageKind::RowTags
+        | MessageKind::CollectionState
+        | MessageKind::Blob
+        | MessageKind::BlobList => false,
+    }
+}
+
+/// A pause drawn uniformly from zero to `min(longest, shortest 2^repetition)`. Without randomness
+/// to be had, the longest of them.
+fn pause(retries: &Retries, repetition: u32) -> Duration {
+    let factor = 1_u32.checked_shl(repetition).unwrap_or(u32::MAX);
+    let most = retries.shortest.saturating_mul(factor).min(retries.longest);
+    let mut word = [0xff; 4];
+    let _ = shard_rlwe::fill_from_os(&mut word);
+    most.mul_f64(f64::from(u32::from_le_bytes(word)) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_limit_and_are_not_all_the_same() {
+        let retries = Retries {
+            most: 9,
+            shortest: Duration::from_millis(100),
+            longest: Duration::from_millis(700),
+        };
+        for (repetition, most) in [(0, 100), (1, 200), (2, 400), (3, 700), (31, 700), (40, 700)] {
+            let drawn: Vec<Duration> = (0..64).map(|_| pause(&retries, repetition)).collect();
+            let longest = drawn.iter().max().unwrap();
+            // 64 draws all in the lower half: once in 2^64 runs.
+            assert!(*longest <= Duration::from_millis(most), "{repetition}: {longest:?}");
+            assert!(*longest >= Duration::from_millis(most / 2), "{repetition}: {longest:?}");
+            assert!(drawn.iter().any(|pause| pause != longest));
+        }
+    }
+}

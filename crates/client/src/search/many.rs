@@ -1,0 +1,67 @@
+//! Many queries at once.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use shard_geometry::VectorSet;
+
+use super::{Answer, SearchOptions, Searcher};
+use crate::collection::Collection;
+use crate::error::ClientError;
+use crate::transport::Transport;
+
+impl<T: Transport> Searcher<T> {
+    /// Searches for every query, up to `parallel` at a time. Answers are handed to `each` on the
+    /// calling thread, in the order of the queries; a break ends the search once the queries
+    /// under way are answered.
+    ///
+    /// # Errors
+    /// That of the first query, in order, that fails. Answers to those before it were handed over.
+    pub fn search_many(
+        &self,
+        collection: &Collection,
+        queries: &VectorSet,
+        options: &SearchOptions,
+        parallel: usize,
+        mut each: impl FnMut(usize, Answer) -> ControlFlow<()>,
+    ) -> Result<(), ClientError> {
+        let next = AtomicUsize::new(0);
+        let end = || next.store(queries.rows(), Ordering::Relaxed);
+        let (done, answers) = mpsc::channel();
+        let work = |done: mpsc::Sender<_>| {
+            loop {
+                let row = next.fetch_add(1, Ordering::Relaxed);
+                if row >= queries.rows() {
+                    return;
+                }
+                let answer = self.search(collection, queries.row(row), options);
+                if answer.is_err() {
+                    end();
+                }
+                let _ = done.send((row, answer));
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..parallel.clamp(1, queries.rows().max(1)) {
+                let done = done.clone();
+                scope.spawn(|| work(done));
+            }
+            drop(done);
+            let mut early = BTreeMap::new();
+            let mut expected = 0;
+            for (row, answer) in answers {
+                early.insert(row, answer);
+                while let Some(answer) = early.remove(&expected) {
+                    if each(expected, answer?).is_break() {
+                        end();
+                        return Ok(());
+                    }
+                    expected += 1;
+                }
+            }
+            Ok(())
+        })
+    }
+}
