@@ -6,8 +6,10 @@
 use std::sync::Arc;
 
 use shard_protocol::{
-    Candidates, CellTag, CollectionName, Disclosed, Epoch, Leak, Limits, OpenSession,
-    OpenSlotsSession, RerankRequest, Row, RowBatch, RowHandle, SessionId, SlotsRequest, declassify,
+    ActivateEpoch, BlobName, Candidates, CellTag, CollectionName, ContentTag, DeleteBlob,
+    DeleteRows, Disclosed, Epoch, FetchBlob, Leak, Limits, ListTags, MessageKind, OpenSession,
+    OpenSlotsSession, PublishRows, PutBlob, RerankRequest, Revision, Row, RowBatch, RowHandle,
+    SessionId, SlotsRequest, declassify,
 };
 use shard_rlwe::slots::{SlotsClient, SlotsLayout, SlotsParameters};
 use shard_rlwe::{
@@ -50,6 +52,39 @@ pub fn server() -> Server {
     let server = Server::new(Arc::new(MemoryRows::new()), limits());
     server.hold(&CollectionName::default(), rows()).expect("an empty engine takes any batch");
     server
+}
+
+/// The same rows with tags, as they are published.
+pub fn publish() -> PublishRows {
+    let tags = (1..=5).map(|byte| ContentTag([byte; 16])).collect();
+    PublishRows::new(revision(), rows(), declassify(tags, Leak::StoredRows))
+}
+
+fn revision() -> Disclosed<Revision> {
+    declassify(Revision(4), Leak::CollectionShape)
+}
+
+fn blob() -> Disclosed<BlobName> {
+    declassify("vault.head".parse().expect("a plain name"), Leak::SealedBlobs)
+}
+
+/// Every request that keeps a collection, in an order in which a server grants them all.
+pub fn keeping() -> Vec<Vec<u8>> {
+    let sealed = declassify(vec![0x5a; 40], Leak::SealedBlobs);
+    let gone = declassify(vec![RowHandle(5), RowHandle(77)], Leak::StoredRows);
+    let after = declassify(RowHandle(2), Leak::StoredRows);
+    vec![
+        publish().encode(),
+        ActivateEpoch::new(revision(), epoch()).encode(),
+        ListTags::new(epoch(), None).encode(),
+        ListTags::new(epoch(), Some(after)).encode(),
+        DeleteRows::new(revision(), epoch(), gone).encode(),
+        MessageKind::Describe.bare(),
+        PutBlob::new(blob(), sealed).encode(),
+        FetchBlob::new(blob()).encode(),
+        MessageKind::ListBlobs.bare(),
+        DeleteBlob::new(blob()).encode(),
+    ]
 }
 
 fn candidates() -> Candidates {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use shard_audit::foils::Foil;
+use shard_client::remote::ServerAddress;
 use shard_client::{CellCount, Choice, LayoutChoice, Settings, TransformKind};
 use shard_rlwe::Objective;
 use shard_rlwe::slots::SlotsParameters;
@@ -18,7 +19,10 @@ use crate::commands::recovery::Recovery;
 use crate::commands::refit::Refit;
 use crate::commands::rekey::Rekey;
 use crate::commands::reproduce::Reproduce;
+use crate::commands::serve::Serve;
+use crate::commands::token::TokenCommand;
 use crate::foils::{self, Foils};
+use crate::remote::{ConnectionArguments, ServerArguments};
 
 /// Private dense retrieval: the server ranks vectors it cannot read for queries it cannot see.
 #[derive(Parser)]
@@ -45,6 +49,12 @@ pub enum Command {
     Refit(Refit),
     /// Give a vault's documents fresh keys and names, and so revoke every exported vault
     Rekey(Rekey),
+    /// Bring a server's rows to the state of the vault, sending what changed
+    Publish(Publish),
+    /// Keep the vault's sealed files on a server
+    Backup(Backup),
+    /// Fetch a vault that a server keeps
+    Restore(Restore),
     /// Search a vault's documents under encryption
     Search(Search),
     /// Judge retrieval quality against raw exact search
@@ -53,6 +63,13 @@ pub enum Command {
     Audit(Audit),
     /// Make the paper's tables from data at hand, ours beside the paper's figures
     Reproduce(Reproduce),
+    /// Serve rows over the network: TLS, tokens, limits, metrics
+    Serve(Box<Serve>),
+    /// Make, list and revoke the tokens of a server
+    Token {
+        #[command(subcommand)]
+        token: TokenCommand,
+    },
     /// Say what a vault holds and how it is set up
     Status(Status),
     /// Change what opens a vault
@@ -61,6 +78,14 @@ pub enum Command {
     Recovery(Recovery),
     /// Make a vault for somebody who may search and nothing else
     Export(Export),
+    /// Check every page, checksum and count of a stopped server's directory, or of a snapshot
+    Verify(Verify),
+    /// Copy a stopped server's rows, as they are, into a new directory
+    Snapshot(Snapshot),
+    /// Put a snapshot, once it is verified, where a server will run
+    RestoreSnapshot(RestoreSnapshot),
+    /// Rewrite a stopped server's rows so that nothing deleted is left on disk
+    Compact(Compact),
     /// Measure what encrypted scoring costs on this machine
     Bench {
         #[command(subcommand)]
@@ -86,7 +111,7 @@ pub struct NewUnlockArguments {
 #[derive(Args)]
 pub struct PlanArguments {
     /// What requests are to be good at
-    #[arg(long, default_value = "latency", value_enum)]
+    #[arg(long, default_value = "auto", value_enum)]
     pub objective: ObjectiveName,
     /// Speed of the link to plan for, in Mbit/s, instead of an objective
     #[arg(long, value_name = "MBIT", conflicts_with = "objective", value_parser = link)]
@@ -117,18 +142,22 @@ impl PlanArguments {
         }
     }
 
-    pub fn objective(&self) -> Objective {
+    pub fn objective(&self) -> Option<Objective> {
         match (self.link, self.objective) {
-            (Some(megabits), _) => Objective::Link(megabits * 1e6),
-            (None, ObjectiveName::Latency) => Objective::Latency,
-            (None, ObjectiveName::Balanced) => Objective::Balanced,
-            (None, ObjectiveName::Bytes) => Objective::Bytes,
+            (Some(megabits), _) => Some(Objective::Link(megabits * 1e6)),
+            (None, ObjectiveName::Auto) => None,
+            (None, ObjectiveName::Latency) => Some(Objective::Latency),
+            (None, ObjectiveName::Balanced) => Some(Objective::Balanced),
+            (None, ObjectiveName::Bytes) => Some(Objective::Bytes),
         }
     }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum ObjectiveName {
+    /// The shortest time over the link to the server as it shows itself; without a server,
+    /// `latency`
+    Auto,
     /// The least computing; a fresh secret for every request
     Latency,
     /// The shortest time over 100 Mbit/s; may merge responses under a session's secret
@@ -235,12 +264,47 @@ pub struct Ingest {
 }
 
 #[derive(Args)]
+pub struct Publish {
+    #[command(flatten)]
+    pub vault: VaultArguments,
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
+#[derive(Args)]
+pub struct Backup {
+    #[command(flatten)]
+    pub vault: VaultArguments,
+    #[command(flatten)]
+    pub server: ServerArguments,
+    /// Put this vault in place of a later one that the server keeps
+    #[arg(long)]
+    pub replace: bool,
+}
+
+#[derive(Args)]
+pub struct Restore {
+    #[command(flatten)]
+    pub vault: VaultArguments,
+    #[command(flatten)]
+    pub server: ServerArguments,
+}
+
+#[derive(Args)]
 pub struct Search {
     #[command(flatten)]
     pub vault: VaultArguments,
     /// Query vectors: .npy with one query or one a row, .jsonl or .parquet
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "queries", value_name = "FILE")]
     pub query: PathBuf,
+    /// Server and collection, https://HOST:PORT/NAME [default: a server in this process]
+    #[arg(long, value_name = "URL", env = "SHARD_SERVER")]
+    pub server: Option<ServerAddress>,
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
+    /// Queries searched at once [default: the cores of this machine, twice that with --server]
+    #[arg(long, value_name = "COUNT", value_parser = positive)]
+    pub parallel: Option<usize>,
     /// Documents to return
     #[arg(short = 'k', long, value_name = "COUNT", default_value_t = 10, value_parser = positive)]
     pub top: usize,
@@ -292,6 +356,43 @@ pub struct Eval {
 pub struct Status {
     #[command(flatten)]
     pub vault: VaultArguments,
+    /// Server and collection to compare the vault with, https://HOST:PORT/NAME
+    #[arg(long, value_name = "URL", env = "SHARD_SERVER")]
+    pub server: Option<ServerAddress>,
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
+}
+
+#[derive(Args)]
+pub struct Verify {
+    /// The server's directory, or a snapshot
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+#[derive(Args)]
+pub struct Snapshot {
+    /// The server's directory
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// A new directory for the copy
+    pub to: PathBuf,
+}
+
+#[derive(Args)]
+pub struct RestoreSnapshot {
+    /// The snapshot
+    pub from: PathBuf,
+    /// The server's directory; it must hold no rows yet
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+#[derive(Args)]
+pub struct Compact {
+    /// The server's directory
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
 }
 
 pub fn positive(text: &str) -> Result<usize, String> {

@@ -33,7 +33,7 @@ pub struct Comparison<'a> {
     pub query_ids: &'a [String],
     pub qrels: &'a Qrels,
     pub candidates: usize,
-    pub objective: Objective,
+    pub objective: Option<Objective>,
     pub layout: LayoutChoice,
     /// Other ways to protect the vectors.
     pub foils: &'a [Foil],

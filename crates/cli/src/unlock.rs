@@ -38,11 +38,15 @@ const RECOVERY_CODE: Source = Source {
 
 /// Opens an existing vault.
 pub fn open(arguments: &VaultArguments) -> Result<Vault> {
-    let unlock = match &arguments.key_file {
-        Some(path) => key_file(path)?,
-        None => Unlock::Passphrase(PASSPHRASE.obtain("Passphrase: ")?),
-    };
-    Ok(Vault::open(&arguments.vault, &unlock)?)
+    Ok(Vault::open(&arguments.vault, &present(arguments)?)?)
+}
+
+/// What is to open a vault that exists here or elsewhere.
+pub fn present(arguments: &VaultArguments) -> Result<Unlock> {
+    match &arguments.key_file {
+        Some(path) => key_file(path),
+        None => Ok(Unlock::Passphrase(PASSPHRASE.obtain("Passphrase: ")?)),
+    }
 }
 
 /// Opens an existing vault with its recovery code.

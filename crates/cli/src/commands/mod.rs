@@ -1,7 +1,9 @@
 //! One module a command.
 
 pub mod audit;
+pub mod backup;
 pub mod bench;
+pub mod compact;
 pub mod delete;
 pub mod demo;
 mod drift;
@@ -10,12 +12,18 @@ pub mod export;
 pub mod ingest;
 pub mod init;
 pub mod passphrase;
+pub mod publish;
 pub mod recovery;
 pub mod refit;
 pub mod rekey;
 pub mod reproduce;
+pub mod restore;
 pub mod search;
+pub mod serve;
+pub mod snapshot;
 pub mod status;
+pub mod token;
+pub mod verify;
 
 use std::path::Path;
 

@@ -1,11 +1,15 @@
 //! `shard search`.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use indicatif::ProgressBar;
 use serde_json::json;
 use shard_audit::foils::{CANDIDATES, Foil};
-use shard_client::{Answer, Collection, Cost, SearchOptions, Searcher, stored_vectors};
+use shard_client::{
+    Answer, ClientError, Collection, Cost, SearchOptions, Searcher, Transport, stored_vectors,
+};
 use shard_geometry::{Ranked, VectorSet};
 use shard_protocol::Leak;
 
@@ -14,8 +18,8 @@ use crate::args::Search;
 use crate::embedded::Embedded;
 use crate::foils;
 use crate::input::read_queries;
-use crate::output::{Output, bytes, printable, table};
-use crate::unlock;
+use crate::output::{Output, bytes, printable, progress, table};
+use crate::{interrupt, remote, unlock};
 
 /// Decimals of a foil's scores, which state no error of their own.
 const FOIL_DECIMALS: usize = 6;
@@ -34,10 +38,12 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
     let vault = unlock::open(&arguments.vault)?;
     let collection = Collection::open(&vault)?;
     if let Some(foil) = arguments.foil {
+        if arguments.server.is_some() {
+            bail!("a foil is searched in this process: leave out --server (or SHARD_SERVER)");
+        }
         let vectors = stored_vectors(&vault)?;
         return search_foil(foil, arguments, &collection, &vectors, (&ids, &queries), &output);
     }
-    let searcher = Searcher::new(Embedded::open(&vault)?);
     let options = SearchOptions {
         top: arguments.top,
         candidates: arguments.candidates,
@@ -46,17 +52,78 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
         layout: arguments.plan.layout(),
         ..SearchOptions::default()
     };
-    let mut results = Vec::with_capacity(ids.len());
-    for (row, id) in ids.iter().enumerate() {
-        let answer = searcher.search(&collection, queries.row(row), &options)?;
-        let digits = (-answer.precision.log10()).ceil().clamp(0.0, 15.0) as usize;
-        print(&output, &ids, row, hits(&collection, &answer.hits, digits))?;
-        if arguments.explain {
-            output.line(explanation(&answer))?;
+    let batch = Batch { collection: &collection, ids: &ids, queries: &queries, options: &options };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    match &arguments.server {
+        Some(address) => {
+            let remote = remote::connect(address, &arguments.connection)?;
+            let parallel = arguments.parallel.unwrap_or(2 * cores);
+            let outcome = batch.search(&remote, parallel, arguments.explain, &output);
+            remote::warn_if_outdated(&remote, &collection);
+            outcome
         }
-        results.push(report(id, &collection, &answer));
+        None => {
+            let parallel = arguments.parallel.unwrap_or(cores);
+            batch.search(&Embedded::open(&vault)?, parallel, arguments.explain, &output)
+        }
     }
-    output.result(&results)
+}
+
+/// Queries to search for.
+struct Batch<'a> {
+    collection: &'a Collection,
+    ids: &'a [String],
+    queries: &'a VectorSet,
+    options: &'a SearchOptions,
+}
+
+impl Batch<'_> {
+    /// Searches and prints answers in order as they come. Ctrl-C ends it with what is done so far.
+    fn search(
+        &self,
+        transport: &dyn Transport,
+        parallel: usize,
+        explain: bool,
+        output: &Output<'_>,
+    ) -> Result<()> {
+        interrupt::watch();
+        let searcher = Searcher::new(transport);
+        let bar = match self.ids.len() {
+            1 => ProgressBar::hidden(),
+            count => progress("searching", count),
+        };
+        let mut results = Vec::with_capacity(self.ids.len());
+        let mut printed = Ok(());
+        let each = |row: usize, answer: Answer| {
+            printed = bar.suspend(|| self.print(row, &answer, explain, output));
+            results.push(report(&self.ids[row], self.collection, &answer));
+            bar.inc(1);
+            match printed.is_err() || interrupt::is_stopped() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let (collection, queries) = (self.collection, self.queries);
+        let outcome = searcher.search_many(collection, queries, self.options, parallel, each);
+        bar.finish_and_clear();
+        printed?;
+        outcome?;
+        output.result(&results)?;
+        if results.len() < self.ids.len() {
+            let done = format!("{} of {} queries were answered", results.len(), self.ids.len());
+            return Err(anyhow::Error::new(ClientError::Cancelled).context(done));
+        }
+        Ok(())
+    }
+
+    fn print(&self, row: usize, answer: &Answer, explain: bool, output: &Output<'_>) -> Result<()> {
+        let digits = (-answer.precision.log10()).ceil().clamp(0.0, 15.0) as usize;
+        print(output, self.ids, row, hits(self.collection, &answer.hits, digits))?;
+        if explain {
+            output.line(explanation(answer))?;
+        }
+        Ok(())
+    }
 }
 
 /// The same searches where the vectors are under a foil.

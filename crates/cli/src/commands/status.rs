@@ -10,7 +10,7 @@ use shard_client::{CellCount, ClientError, Collection, upkeep, vault_settings};
 use super::drift;
 use crate::args::Status;
 use crate::output::{Output, grouped};
-use crate::unlock;
+use crate::{remote, unlock};
 
 pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
@@ -66,6 +66,16 @@ pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
             collection.revision()
         ))?,
     }
+    let server = match &arguments.server {
+        Some(address) => {
+            let server = remote::connect(address, &arguments.connection)?;
+            Some(remote::server_status(&server, &collection)?)
+        }
+        None => None,
+    };
+    for line in server.iter().flat_map(remote::ServerStatus::lines) {
+        output.line(line)?;
+    }
     output.result(&json!({
         "access": if upkeep.is_some() { "owner" } else { "query" },
         "revision": collection.revision(),
@@ -79,5 +89,6 @@ pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
         "epoch": model.epoch().0,
         "settings": settings,
         "tuning": model.tuning(),
+        "server": server,
     }))
 }

@@ -76,8 +76,15 @@ impl Desk {
     pub fn shard(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shard"));
         command.current_dir(self.directory.path()).args(arguments);
-        for secret in ["SHARD_PASSPHRASE", "SHARD_NEW_PASSPHRASE", "SHARD_RECOVERY_CODE"] {
-            command.env_remove(secret);
+        for variable in [
+            "SHARD_NEW_PASSPHRASE",
+            "SHARD_RECOVERY_CODE",
+            "SHARD_PASSPHRASE",
+            "SHARD_SERVER",
+            "SHARD_TOKEN",
+            "SHARD_PIN",
+        ] {
+            command.env_remove(variable);
         }
         command
     }

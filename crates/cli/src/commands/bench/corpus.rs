@@ -22,7 +22,7 @@ use rand::{Rng, SeedableRng};
 use shard_geometry::gaussian::Normals;
 use shard_geometry::{OrthogonalKey, VectorSet};
 
-use super::arguments::Rerank;
+use super::arguments::CorpusArguments;
 use crate::commands::vectors;
 use crate::input::{read_queries, read_vectors};
 
@@ -41,7 +41,7 @@ pub struct Corpus {
 
 impl Corpus {
     /// What the flags ask for.
-    pub fn of(arguments: &Rerank) -> Result<Self> {
+    pub fn of(arguments: &CorpusArguments) -> Result<Self> {
         let (Some(docs), Some(queries)) = (&arguments.docs, &arguments.queries) else {
             return Self::synthetic(arguments.rows, arguments.dim, arguments.seed);
         };

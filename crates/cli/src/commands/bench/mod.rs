@@ -7,19 +7,27 @@
 //! `arguments` has the flags; `clock` the two clocks; `corpus` and `owner` make what is searched;
 //! `rerank` measures searches, `fidelity` what encryption did to the scores, `report` puts them
 //! together; `exercise` makes bare requests of the engine for `engine`,
-//! `plans` and `parameters`.
+//! `plans` and `parameters`. `served` is a server in a process of its own, for `serve` (load),
+//! `network` (links), `crash` (kills) and `hostile` (the worst requests); `store` measures the
+//! server's rows on disk.
 
 mod arguments;
 mod clock;
 mod corpus;
+mod crash;
 mod engine;
 mod exercise;
 mod fidelity;
+mod hostile;
+mod network;
 mod owner;
 mod parameters;
 mod plans;
 mod report;
 mod rerank;
+mod serve;
+mod served;
+mod store;
 
 use std::path::Path;
 
@@ -38,5 +46,10 @@ pub fn run(bench: &Bench, json: Option<&Path>) -> Result<()> {
         Bench::Engine(arguments) => engine::run(arguments, &output),
         Bench::Plans(arguments) => plans::run(arguments, &output),
         Bench::Parameters(arguments) => parameters::run(arguments, &output),
+        Bench::Serve(arguments) => serve::run(arguments, &output),
+        Bench::Network(arguments) => network::run(arguments, &output),
+        Bench::Crash(arguments) => crash::run(arguments, &output),
+        Bench::Hostile(arguments) => hostile::run(arguments, &output),
+        Bench::Store(arguments) => store::run(arguments, &output),
     }
 }

@@ -13,7 +13,7 @@ use shard_geometry::{Ranked, VectorSet};
 use shard_protocol::RowBatch;
 use zeroize::Zeroizing;
 
-use super::arguments::Rerank;
+use super::arguments::CorpusArguments;
 use super::corpus::Corpus;
 use crate::output::progress;
 
@@ -29,7 +29,7 @@ pub struct Owner {
 impl Owner {
     /// Protects a corpus as the flags say. The vault's files are gone when this returns; what was
     /// opened stays in memory.
-    pub fn of(arguments: &Rerank, corpus: Corpus) -> Result<Self> {
+    pub fn of(arguments: &CorpusArguments, options: SearchOptions, corpus: Corpus) -> Result<Self> {
         let Corpus { documents, queries } = corpus;
         let width = documents.width();
         let mut settings = Settings::new(arguments.cells);
@@ -61,7 +61,7 @@ impl Owner {
         done?;
         let collection = Collection::open(&vault)?;
         let rows = release(&vault)?;
-        Ok(Self { collection, rows, queries, options: arguments.options()? })
+        Ok(Self { collection, rows, queries, options })
     }
 
     /// The query of a trial.

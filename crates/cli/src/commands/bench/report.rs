@@ -91,7 +91,7 @@ impl Run {
         let fidelity = || self.trials.iter().map(|trial| trial.fidelity);
         let overlap: f64 = fidelity().map(|f| f.top10_overlap).sum();
         let split = owner.collection.model().split();
-        let cells = match arguments.cells {
+        let cells = match arguments.corpus.cells {
             CellCount::Cells(count) => json!(count),
             CellCount::Micro => json!("micro"),
         };
@@ -125,9 +125,9 @@ impl Run {
                 "width": split.width(),
                 "d_pub": split.public(),
                 "cells": cells,
-                "candidates": arguments.candidates,
+                "candidates": arguments.corpus.candidates,
                 "threads": arguments.threads,
-                "seed": arguments.seed,
+                "seed": arguments.corpus.seed,
             },
         })
     }

@@ -23,13 +23,13 @@ use crate::embedded::Embedded;
 use crate::output::{Output, progress};
 
 pub fn run(arguments: &Rerank, output: &Output<'_>) -> Result<()> {
-    let corpus = Corpus::of(arguments)?;
+    let corpus = Corpus::of(&arguments.corpus)?;
     if let Some(directory) = &arguments.dump {
         std::fs::create_dir_all(directory)
             .with_context(|| format!("cannot make {}", directory.display()))?;
         corpus.write(directory)?;
     }
-    let owner = Owner::of(arguments, corpus)?;
+    let owner = Owner::of(&arguments.corpus, arguments.options()?, corpus)?;
     let measured = on_threads(arguments.threads, || searches(&owner, arguments.trials))?;
     if let Some(directory) = &arguments.dump {
         measured.write_candidates(&owner, directory)?;
@@ -46,7 +46,7 @@ pub fn pooled(runs: &[Rerank], documents: &VectorSet, queries: &VectorSet) -> Re
     let mut last = None;
     for arguments in runs {
         let corpus = Corpus { documents: documents.clone(), queries: queries.clone() };
-        let owner = Owner::of(arguments, corpus)?;
+        let owner = Owner::of(&arguments.corpus, arguments.options()?, corpus)?;
         let run = on_threads(arguments.threads, || searches(&owner, arguments.trials))?;
         all.trials.extend(run.trials);
         all.once.extend(run.once);

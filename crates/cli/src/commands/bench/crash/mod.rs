@@ -1,0 +1,212 @@
+//! `shard bench crash`: kills a server at random moments, over and over, and counts what it lost.
+//!
+//! A round starts the server, lets several clients work on it at once, kills it with SIGKILL after
+//! a random time, starts it again and compares what it holds with everything it had acknowledged:
+//!
+//! * two writers insert, replace and delete rows of one collection, each its own;
+//! * a third gives a second collection new epochs, batch by batch, and activates them;
+//! * a fourth has the server compact its rows and take snapshots all the while.
+//!
+//! A change that was under way when the server died may have happened or not, but not by half.
+//! A sample of rows is scored under encryption, so that it is the rows that are compared and not
+//! only their tags.
+
+mod check;
+mod ledger;
+mod work;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use shard_client::remote::Remote;
+use shard_protocol::Epoch;
+
+use super::arguments::Crash;
+use super::served::{Served, Site, shard};
+use crate::output::{Output, progress};
+pub use check::misscored;
+pub use ledger::{CELLS, Versions};
+pub use work::{activate, publish, publish_rows};
+
+use ledger::{Faults, mix};
+use work::{Rekeyer, Writer};
+
+/// Collection of the two writers.
+const WRITTEN: &str = "written";
+
+/// Collection that gets new epochs.
+const REKEYED: &str = "rekeyed";
+
+/// Rows of the collection that gets new epochs: an epoch takes a few hundred milliseconds, so that
+/// kills fall into all of its steps.
+const REKEYED_ROWS: usize = 3000;
+
+/// The shortest and the longest time that a server is left alive, in milliseconds.
+const LIFE: std::ops::Range<u64> = 30..1500;
+
+/// What the driver prints.
+#[derive(Serialize, Default)]
+struct Report {
+    rounds: usize,
+    rows: usize,
+    /// Rows whose writing or deletion was acknowledged.
+    acknowledged: usize,
+    lost: usize,
+    resurrected: usize,
+    torn: usize,
+    misscored: usize,
+    epochs_activated: usize,
+    compactions: usize,
+    snapshots: usize,
+    restart_ms_max: f64,
+    restart_ms_median: f64,
+    seed: u64,
+    seconds: f64,
+}
+
+pub fn run(arguments: &Crash, output: &Output<'_>) -> Result<()> {
+    let start = Instant::now();
+    let kept = tempfile::Builder::new().prefix("shard-crash-").tempdir()?;
+    let directory = arguments.directory.as_deref().unwrap_or(kept.path());
+    std::fs::create_dir_all(directory)?;
+    let site = Site::new(directory)?;
+    let mut driver = Driver::new(arguments)?;
+    let mut server = site.start(shard()?, "127.0.0.1:0", &[])?;
+    driver.fill(&server, arguments.rows).context("cannot fill the server")?;
+
+    let bar = progress("rounds", arguments.rounds);
+    for _ in 0..arguments.rounds {
+        driver.round(&mut server)?;
+        server = site.start(shard()?, "127.0.0.1:0", &[])?;
+        driver.restarts.push(server.starting.as_secs_f64() * 1e3);
+        driver.compare(&server)?;
+        work::forget_snapshots(directory)?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    drop(server);
+
+    let mut report = driver.report;
+    report.restart_ms_max = driver.restarts.iter().copied().fold(0.0, f64::max);
+    report.restart_ms_median = crate::output::percentile(&driver.restarts, 0.5);
+    report.seconds = start.elapsed().as_secs_f64();
+    output.line(format!(
+        "{} rounds, {} rows: {} changes of rows acknowledged, {} lost, {} resurrected, {} torn, {} \
+         scored wrongly",
+        report.rounds,
+        report.rows,
+        report.acknowledged,
+        report.lost,
+        report.resurrected,
+        report.torn,
+        report.misscored,
+    ))?;
+    output.line(format!(
+        "{} epochs activated, {} compactions, {} snapshots; ready again after {:.0} ms (median), \
+         {:.0} ms (worst)",
+        report.epochs_activated,
+        report.compactions,
+        report.snapshots,
+        report.restart_ms_median,
+        report.restart_ms_max,
+    ))?;
+    output.result(&report)?;
+    let wrong = report.lost + report.resurrected + report.torn + report.misscored;
+    if wrong > 0 {
+        bail!("the server did not keep what it acknowledged");
+    }
+    Ok(())
+}
+
+/// The clients, and what they know.
+struct Driver {
+    writers: [Writer; 2],
+    rekeyer: Rekeyer,
+    report: Report,
+    restarts: Vec<f64>,
+    random: u64,
+    width: usize,
+}
+
+impl Driver {
+    fn new(arguments: &Crash) -> Result<Self> {
+        let (seed, width) = (arguments.seed, arguments.dim);
+        let mut random = seed;
+        let mut next = || mix(&mut random);
+        let writers = [Writer::new(0, width, next()), Writer::new(1, width, next())];
+        let rekeyer = Rekeyer::new(REKEYED_ROWS.min(arguments.rows), width);
+        let report =
+            Report { rounds: arguments.rounds, rows: arguments.rows, seed, ..Report::default() };
+        Ok(Self { writers, rekeyer, report, restarts: Vec::new(), random, width })
+    }
+
+    /// Gives the server its first rows.
+    fn fill(&mut self, server: &Served, rows: usize) -> Result<()> {
+        let remote = server.connect(WRITTEN)?;
+        let bar = progress("filling", rows);
+        for writer in &mut self.writers {
+            self.report.acknowledged +=
+                writer.fill(&remote, rows / 2, &|done| bar.inc(done as u64))?;
+        }
+        bar.finish_and_clear();
+        activate(&remote, Epoch(1))?;
+        self.rekeyer.next_epoch(&server.connect(REKEYED)?, &AtomicBool::new(false))?;
+        self.report.epochs_activated += 1;
+        Ok(())
+    }
+
+    /// Lets everybody work until the server is about to be killed. What a client was doing at that
+    /// moment fails, and is in doubt.
+    fn round(&mut self, server: &mut Served) -> Result<()> {
+        let life =
+            Duration::from_millis(LIFE.start + mix(&mut self.random) % (LIFE.end - LIFE.start));
+        let snapshot = format!("round-{:016x}", mix(&mut self.random));
+        let [first, second] = &mut self.writers;
+        let rekeyer = &mut self.rekeyer;
+        let over = AtomicBool::new(false);
+        let connect =
+            |collection| Ok::<_, anyhow::Error>(Remote::connect(server.options_once(collection)?)?);
+        let (for_first, for_second) = (connect(WRITTEN)?, connect(WRITTEN)?);
+        let (for_third, for_fourth) = (connect(REKEYED)?, connect(WRITTEN)?);
+        let (writes, epochs, upkeep) = thread::scope(|scope| -> Result<_> {
+            let one = scope.spawn(|| first.work(&for_first, &over));
+            let two = scope.spawn(|| second.work(&for_second, &over));
+            let three = scope.spawn(|| rekeyer.work(&for_third, &over));
+            let four = scope.spawn(|| work::upkeep(&for_fourth, &snapshot, &over));
+            thread::sleep(life);
+            // SIGKILL while all four are at it: they end by themselves when their calls fail.
+            server.kill()?;
+            over.store(true, Ordering::Relaxed);
+            let writes = [one, two].map(|writer| writer.join().expect("writers do not panic"));
+            let epochs = three.join().expect("rekeyers do not panic");
+            let upkeep = four.join().expect("upkeep does not panic");
+            Ok((writes, epochs, upkeep))
+        })?;
+        self.report.acknowledged += writes.iter().sum::<usize>();
+        self.report.acknowledged += epochs.rows;
+        self.report.epochs_activated += epochs.activated;
+        self.report.compactions += upkeep.compactions;
+        self.report.snapshots += upkeep.snapshots;
+        Ok(())
+    }
+
+    /// Compares what the server holds with what was acknowledged.
+    fn compare(&mut self, server: &Served) -> Result<()> {
+        let remote = server.connect(WRITTEN)?;
+        let all = check::tags(&remote, Epoch(1))?;
+        let mut faults = Faults::default();
+        for writer in &mut self.writers {
+            faults += writer.settle(&all);
+        }
+        let sample = self.writers[0].sample(&mut self.random);
+        self.report.misscored += misscored(&remote, &sample, Epoch(1), self.width)?;
+        faults += self.rekeyer.settle(&server.connect(REKEYED)?)?;
+        self.report.lost += faults.lost;
+        self.report.resurrected += faults.resurrected;
+        self.report.torn += faults.torn;
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! `shard publish`.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::json;
+use shard_client::remote::publish;
+use shard_client::{Collection, release};
+
+use crate::args::Publish;
+use crate::output::{Output, bytes, grouped, progress};
+use crate::{interrupt, remote, unlock};
+
+pub fn run(arguments: &Publish, json: Option<&Path>) -> Result<()> {
+    let output = Output::new(json);
+    let vault = unlock::open(&arguments.vault)?;
+    let collection = Collection::open(&vault)?;
+    let release = release(&vault)?;
+    let server = arguments.server.connect()?;
+    interrupt::watch();
+    let bar = progress("publishing", release.rows().len());
+    let done = publish(&collection, &release, &server, &remote::follow(&bar));
+    bar.finish_and_clear();
+    let done = done?;
+    output.line(format!(
+        "{} rows sent, {} deleted, {} unchanged ({}); epoch {} is searched at {}",
+        grouped(done.uploaded),
+        grouped(done.deleted),
+        grouped(done.unchanged),
+        bytes(done.bytes as f64),
+        done.epoch,
+        server.address(),
+    ))?;
+    output.result(&json!({
+        "server": server.address().to_string(),
+        "uploaded": done.uploaded,
+        "deleted": done.deleted,
+        "unchanged": done.unchanged,
+        "bytes": done.bytes,
+        "epoch": done.epoch.0,
+        "activated": done.activated,
+    }))
+}

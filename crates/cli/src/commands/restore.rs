@@ -1,0 +1,35 @@
+//! `shard restore`.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::json;
+use shard_client::remote::restore;
+
+use crate::args::Restore;
+use crate::output::{Output, bytes, progress};
+use crate::{interrupt, remote, unlock};
+
+pub fn run(arguments: &Restore, json: Option<&Path>) -> Result<()> {
+    let output = Output::new(json);
+    let server = arguments.server.connect()?;
+    let unlock = unlock::present(&arguments.vault)?;
+    interrupt::watch();
+    let bar = progress("restoring", 0);
+    let done = restore(&server, &arguments.vault.vault, &unlock, &remote::follow(&bar));
+    bar.finish_and_clear();
+    let done = done?;
+    let directory = arguments.vault.vault.display();
+    output.line(format!(
+        "restored generation {} into {directory}: {} files, {}",
+        done.generation,
+        done.files,
+        bytes(done.bytes as f64),
+    ))?;
+    output.result(&json!({
+        "vault": arguments.vault.vault,
+        "generation": done.generation,
+        "files": done.files,
+        "bytes": done.bytes,
+    }))
+}

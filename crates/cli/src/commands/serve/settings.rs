@@ -1,0 +1,283 @@
+//! Flags and `shard.toml`: one list, flags first, then the file, then defaults.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use shard_server::SESSION_BYTES;
+use shard_server::http::HttpOptions;
+use shard_store::StoreOptions;
+
+use crate::args::positive;
+
+const DEFAULT_LISTEN: &str = "127.0.0.1:7443";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One readable line a request
+    #[default]
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+macro_rules! settings {
+    ($($(#[doc = $doc:literal])+ $(#[arg($($arg:tt)*)])? $field:ident: $type:ty,)+) => {
+        /// What can be set by flag or in the file, under the same name.
+        #[derive(Args, Deserialize, Default, Clone, PartialEq, Debug)]
+        #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+        pub struct Settings {
+            $($(#[doc = $doc])+ #[arg(long, $($($arg)*)?)] pub $field: Option<$type>,)+
+        }
+
+        impl Settings {
+            /// What is set here, and from the other what is not.
+            fn or(self, other: Self) -> Self {
+                Self { $($field: self.$field.or(other.$field),)+ }
+            }
+        }
+    };
+}
+
+settings! {
+    /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:7443]
+    #[arg(value_name = "ADDRESS:PORT")]
+    listen: SocketAddr,
+    /// Serve without TLS; loopback addresses only
+    #[arg(
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true,
+        value_name = "BOOL"
+    )]
+    plain: bool,
+    /// Chain of certificates in PEM form, the server's own first [default: one is made in DIR/tls]
+    #[arg(value_name = "FILE")]
+    tls_cert: PathBuf,
+    /// Key of the certificate in PEM form
+    #[arg(value_name = "FILE")]
+    tls_key: PathBuf,
+    /// Names and addresses that a new certificate is for, besides localhost and the listening
+    /// address
+    #[arg(value_name = "NAME", value_delimiter = ',')]
+    tls_names: Vec<String>,
+    /// Longest body, in MiB [default: 64]
+    #[arg(value_name = "MIB", value_parser = positive)]
+    max_body_mib: usize,
+    /// Bodies in memory at a time, requests and answers, in MiB [default: 256]
+    #[arg(value_name = "MIB", value_parser = positive)]
+    max_held_mib: usize,
+    /// Memory for the keys of sessions, in MiB [default: 256]
+    #[arg(value_name = "MIB", value_parser = positive)]
+    session_mib: usize,
+    /// Memory for rows that are ready to be scored, in MiB [default: 256]
+    #[arg(value_name = "MIB", value_parser = positive)]
+    cache_mib: usize,
+    /// Connections at a time [default: 512]
+    #[arg(value_name = "COUNT", value_parser = positive)]
+    max_connections: usize,
+    /// Requests at a time on one HTTP/2 connection [default: 64]
+    #[arg(value_name = "COUNT")]
+    max_streams: u32,
+    /// Headers of a request, in KiB [default: 16]
+    #[arg(value_name = "KIB", value_parser = positive)]
+    max_header_kib: usize,
+    /// Time for a TLS handshake, in seconds [default: 10]
+    #[arg(value_name = "SECONDS")]
+    handshake_timeout: u64,
+    /// Time for the headers of a request, and between two on an HTTP/1 connection, in seconds
+    /// [default: 30]
+    #[arg(value_name = "SECONDS")]
+    header_timeout: u64,
+    /// Time after which a connection on which nothing moves is closed, in seconds [default: 75]
+    #[arg(value_name = "SECONDS")]
+    idle_timeout: u64,
+    /// Time for a body, and again for its place in the queue, in seconds [default: 10]
+    #[arg(value_name = "SECONDS")]
+    request_timeout: u64,
+    /// Requests that are computed at a time; 0 for one a core [default: 0]
+    #[arg(value_name = "COUNT")]
+    workers: usize,
+    /// Requests that wait for a worker before others are told to come back [default: 64]
+    #[arg(value_name = "COUNT")]
+    queue: usize,
+    /// Threads that one request is spread over [default: 1]
+    #[arg(value_name = "COUNT", value_parser = positive)]
+    threads_per_request: usize,
+    /// Time between the announcement of a shutdown on /readyz and its beginning, in seconds
+    /// [default: 0]
+    #[arg(value_name = "SECONDS")]
+    drain: u64,
+    /// Time that accepted requests have to finish in a shutdown, in seconds [default: 30]
+    #[arg(value_name = "SECONDS")]
+    grace: u64,
+    /// How often the engine is asked whether it wants compaction, in seconds; 0 for never [default:
+    /// 60]
+    #[arg(value_name = "SECONDS")]
+    compaction_interval: u64,
+    /// Form of the log on standard error [default: text]
+    #[arg(value_enum)]
+    log_format: LogFormat,
+    /// Least severity that is logged: error, warn, info, debug, or a filter of tracing [default:
+    /// info]
+    #[arg(value_name = "LEVEL")]
+    log_level: String,
+    /// Log the addresses of peers
+    #[arg(
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true,
+        value_name = "BOOL"
+    )]
+    log_addresses: bool,
+    /// Log the names of collections and the words of refusals, which may name rows, cells and
+    /// epochs
+    #[arg(
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true,
+        value_name = "BOOL"
+    )]
+    log_details: bool,
+}
+
+/// Settings with nothing left open.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Resolved {
+    pub listen: SocketAddr,
+    pub certificate: Certificate,
+    pub session_bytes: usize,
+    pub cache_bytes: usize,
+    pub log_format: LogFormat,
+    pub log_level: String,
+    pub http: HttpOptions,
+}
+
+/// Where the certificate comes from.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Certificate {
+    /// No TLS.
+    None,
+    /// Files of the operator's.
+    Given { certificate: PathBuf, key: PathBuf },
+    /// Made on the first start, for these names too.
+    Made { names: Vec<String> },
+}
+
+impl Settings {
+    /// Reads a file of settings.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text =
+            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        Self::parse(&text).with_context(|| format!("{} is not a file of settings", path.display()))
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| 1 + text[..span.start].matches('\n').count());
+            let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+            anyhow::anyhow!("{place}{}", error.message().replace('\n', " "))
+        })
+    }
+
+    /// These, then those of a file, then the defaults.
+    pub fn resolve(self, file: Self) -> Result<Resolved> {
+        let set = self.or(file);
+        let defaults = HttpOptions::default();
+        let mebibytes = |value: Option<usize>, default| value.map_or(default, |value| value << 20);
+        let seconds = |value: Option<u64>, default| value.map_or(default, Duration::from_secs);
+        let certificate = match (set.tls_cert, set.tls_key) {
+            _ if set.plain == Some(true) => Certificate::None,
+            (Some(certificate), Some(key)) => Certificate::Given { certificate, key },
+            (None, None) => Certificate::Made { names: set.tls_names.unwrap_or_default() },
+            _ => bail!("tls-cert and tls-key go together: give both or neither"),
+        };
+        Ok(Resolved {
+            listen: set.listen.unwrap_or_else(|| DEFAULT_LISTEN.parse().expect("an address")),
+            certificate,
+            session_bytes: mebibytes(set.session_mib, SESSION_BYTES),
+            cache_bytes: mebibytes(set.cache_mib, StoreOptions::default().cache_bytes),
+            log_format: set.log_format.unwrap_or_default(),
+            log_level: set.log_level.unwrap_or_else(|| "info".to_owned()),
+            http: HttpOptions {
+                body_bytes: mebibytes(set.max_body_mib, defaults.body_bytes),
+                held_bytes: mebibytes(set.max_held_mib, defaults.held_bytes),
+                connections: set.max_connections.unwrap_or(defaults.connections),
+                streams: set.max_streams.unwrap_or(defaults.streams),
+                header_bytes: set.max_header_kib.map_or(defaults.header_bytes, |kib| kib << 10),
+                handshake_timeout: seconds(set.handshake_timeout, defaults.handshake_timeout),
+                header_timeout: seconds(set.header_timeout, defaults.header_timeout),
+                idle_timeout: seconds(set.idle_timeout, defaults.idle_timeout),
+                request_timeout: seconds(set.request_timeout, defaults.request_timeout),
+                workers: set.workers.filter(|&count| count > 0).unwrap_or(defaults.workers),
+                queue: set.queue.unwrap_or(defaults.queue),
+                threads_per_request: set
+                    .threads_per_request
+                    .unwrap_or(defaults.threads_per_request),
+                drain: seconds(set.drain, defaults.drain),
+                grace: seconds(set.grace, defaults.grace),
+                compaction_interval: seconds(set.compaction_interval, defaults.compaction_interval),
+                log_addresses: set.log_addresses.unwrap_or(defaults.log_addresses),
+                log_details: set.log_details.unwrap_or(defaults.log_details),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    const SHIPPED: &str = include_str!("../../../../../packaging/shard.toml");
+
+    fn resolved(text: &str) -> Resolved {
+        Settings::default().resolve(Settings::parse(text).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_shipped_file_holds_the_defaults() {
+        assert_eq!(resolved(SHIPPED), resolved(""));
+    }
+
+    #[test]
+    fn the_shipped_file_names_every_flag() {
+        let command = crate::args::Arguments::command();
+        let serve = command.find_subcommand("serve").expect("there is a command serve");
+        let lines: Vec<&str> = SHIPPED.lines().map(|line| line.trim_start_matches("# ")).collect();
+        for flag in serve.get_arguments().filter_map(|argument| argument.get_long()) {
+            if ["help", "version", "config", "json", "ready-file", "print-fingerprint"]
+                .contains(&flag)
+            {
+                continue;
+            }
+            let named = lines.iter().any(|line| line.starts_with(&format!("{flag} = ")));
+            assert!(named, "packaging/shard.toml does not name {flag}");
+        }
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let flags = Settings { queue: Some(7), ..Settings::default() };
+        let file = Settings::parse("queue = 9\ngrace = 3").unwrap();
+        let http = flags.resolve(file).unwrap().http;
+        assert_eq!((http.queue, http.grace), (7, Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn a_misspelt_setting_is_an_error_that_names_it() {
+        let error = format!("{:#}", Settings::parse("grace = 3\nqueu = 9").unwrap_err());
+        assert!(error.contains("line 2") && error.contains("queu"), "{error}");
+    }
+
+    #[test]
+    fn a_certificate_needs_its_key() {
+        let half = Settings::parse("tls-cert = \"a.pem\"").unwrap();
+        assert!(Settings::default().resolve(half).is_err());
+    }
+}

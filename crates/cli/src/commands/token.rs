@@ -1,0 +1,149 @@
+//! `shard token`: who may talk to a server.
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use rand::rand_core::UnwrapErr;
+use rand::rngs::SysRng;
+use serde_json::{Value, json};
+use shard_protocol::CollectionName;
+use shard_server::http::{NewToken, Scope, TokenFile, TokenLimits, TokenRecord};
+
+use super::serve::make_private;
+use crate::output::{Output, table};
+
+const DAY: u64 = 24 * 60 * 60;
+
+#[derive(Subcommand)]
+pub enum TokenCommand {
+    /// Make a token and print it, once
+    Create(Create),
+    /// List tokens; what is stored does not say what they are
+    List {
+        /// The server's directory
+        directory: PathBuf,
+    },
+    /// Void a token; a running server refuses it from the next request on
+    Revoke {
+        /// The server's directory
+        directory: PathBuf,
+        /// The token's id, from `list`
+        id: String,
+    },
+}
+
+#[derive(Args)]
+pub struct Create {
+    /// The server's directory
+    directory: PathBuf,
+    /// What it allows, by commas: read, write, admin
+    #[arg(long, value_name = "SCOPES", required = true, value_delimiter = ',')]
+    scope: Vec<Scope>,
+    /// The only collections it is for, by commas [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    collection: Vec<CollectionName>,
+    /// Requests a second, on average
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    requests_per_second: Option<u32>,
+    /// Bytes a second of requests and answers, on average
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    bytes_per_second: Option<u64>,
+    /// Requests at a time
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    concurrent: Option<u32>,
+    /// Days after which it is void [default: never]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(1..=36_500))]
+    expires: Option<u64>,
+}
+
+pub fn run(command: &TokenCommand, json: Option<&Path>) -> Result<()> {
+    let output = Output::new(json);
+    match command {
+        TokenCommand::Create(create) => make(create, &output),
+        TokenCommand::List { directory } => list(directory, &output),
+        TokenCommand::Revoke { directory, id } => {
+            let gone = TokenFile::of(directory).revoke(id)?;
+            output.line(format!("revoked {}", gone.id))?;
+            output.result(&json!({ "revoked": gone.id }))
+        }
+    }
+}
+
+fn make(create: &Create, output: &Output<'_>) -> Result<()> {
+    let directory = &create.directory;
+    make_private(directory)?;
+    let new = NewToken {
+        scopes: create.scope.clone(),
+        collections: create.collection.clone(),
+        limits: TokenLimits {
+            requests_per_second: create.requests_per_second,
+            bytes_per_second: create.bytes_per_second,
+            concurrent: create.concurrent,
+        },
+        expires: create.expires.map(|days| now() + days * DAY),
+    };
+    let (record, token) = TokenFile::of(directory).create(&new, &mut UnwrapErr(SysRng))?;
+    output.line(token.expose())?;
+    if output.is_text() {
+        let note = format!("id {}; the token is stored nowhere and is not shown again", record.id);
+        crate::output::note(&note);
+    }
+    let mut report = described(&record);
+    report["token"] = token.expose().into();
+    output.result(&report)
+}
+
+fn list(directory: &Path, output: &Output<'_>) -> Result<()> {
+    let tokens = TokenFile::of(directory).load()?;
+    let rows: Vec<Vec<String>> = tokens.iter().map(row).collect();
+    let header = ["id", "scopes", "collections", "limits", "expires"];
+    match rows.is_empty() {
+        true => output.line("no tokens")?,
+        false => output.line(table(&header, &rows))?,
+    }
+    output.result(&tokens.iter().map(described).collect::<Vec<_>>())
+}
+
+fn row(token: &TokenRecord) -> Vec<String> {
+    let collections = match token.collections.is_empty() {
+        true => "all".to_owned(),
+        false => token.collections.join(","),
+    };
+    let expires = match token.expires.map(|expires| expires.checked_sub(now())) {
+        None => "never".to_owned(),
+        Some(None | Some(0)) => "expired".to_owned(),
+        Some(Some(left)) => format!("in {} days", left.div_ceil(DAY)),
+    };
+    vec![token.id.clone(), scopes(token), collections, limits(&token.limits), expires]
+}
+
+fn scopes(token: &TokenRecord) -> String {
+    token.scopes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+fn limits(limits: &TokenLimits) -> String {
+    let all = [
+        limits.requests_per_second.map(|rate| format!("{rate} requests/s")),
+        limits.bytes_per_second.map(|rate| format!("{rate} bytes/s")),
+        limits.concurrent.map(|most| format!("{most} at a time")),
+    ];
+    let set: Vec<String> = all.into_iter().flatten().collect();
+    if set.is_empty() { "none".to_owned() } else { set.join(", ") }
+}
+
+fn described(token: &TokenRecord) -> Value {
+    json!({
+        "id": token.id,
+        "scopes": token.scopes,
+        "collections": token.collections,
+        "limits": token.limits,
+        "created": token.created,
+        "expires": token.expires,
+    })
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}

@@ -1,0 +1,115 @@
+//! `shard verify`, `snapshot`, `restore-snapshot` and `compact` on a server's directory.
+
+mod support;
+
+use std::path::Path;
+
+use shard_protocol::{
+    CellTag, CollectionName, ContentTag, Epoch, Leak, Revision, Row, RowBatch, RowHandle,
+    declassify,
+};
+use shard_store::{RedbRows, RowStore, StoreOptions};
+
+use support::{Desk, number, parsed};
+
+/// A directory with ten rows, three of which were deleted.
+fn fill(directory: &Path) -> RedbRows {
+    let rows = RedbRows::open(directory, StoreOptions::default()).unwrap();
+    let row = |handle| Row {
+        handle: RowHandle(handle),
+        cell: CellTag(handle % 2),
+        coordinates: vec![handle as i32 + 0x1234_5678; 40],
+    };
+    let batch = RowBatch::new(
+        declassify(Epoch(1), Leak::CollectionShape),
+        declassify(40, Leak::CollectionShape),
+        declassify((0..10).map(row).collect(), Leak::StoredRows),
+    );
+    let name = CollectionName::default();
+    rows.upsert(&name, Revision(1), batch, &[ContentTag([0; 16]); 10]).unwrap();
+    rows.delete(&name, Revision(1), Epoch(1), &[0, 1, 2].map(RowHandle)).unwrap();
+    rows
+}
+
+#[test]
+fn rows_are_verified_copied_restored_and_compacted() {
+    let desk = Desk::new();
+    drop(fill(&desk.path("rows")));
+    let found = parsed(&desk.succeeds(&["verify", "rows", "--json", "-"]));
+    assert_eq!((found["rows"].as_u64(), found["collections"].as_u64()), (Some(7), Some(1)));
+    assert_eq!(found["problems"].as_array().map(Vec::len), Some(0));
+    let copy = parsed(&desk.succeeds(&["snapshot", "rows", "backup", "--json", "-"]));
+    assert_eq!(copy["rows"], 7);
+    let restored = parsed(&desk.succeeds(&["restore-snapshot", "backup", "again", "--json", "-"]));
+    assert_eq!(restored["rows"], 7);
+    let done = parsed(&desk.succeeds(&["compact", "again", "--json", "-"]));
+    assert_eq!(done["rows"], 7);
+    assert!(desk.succeeds(&["verify", "again"]).contains("as it was written"));
+}
+
+#[test]
+fn what_cannot_be_done_is_one_line_and_changes_nothing() {
+    let desk = Desk::new();
+    let rows = fill(&desk.path("rows"));
+    for command in ["verify", "compact"] {
+        desk.refused(&[command, "rows"], &["a server is running"]);
+        desk.refused(&[command, "nowhere"], &["nowhere"]);
+    }
+    assert!(!desk.path("nowhere").exists());
+    drop(rows);
+    desk.succeeds(&["snapshot", "rows", "backup"]);
+    desk.refused(&["snapshot", "rows", "backup"], &["not empty"]);
+    desk.refused(&["restore-snapshot", "backup", "rows"], &["holds rows already"]);
+}
+
+#[test]
+fn a_damaged_row_is_named() {
+    let desk = Desk::new();
+    drop(fill(&desk.path("rows")));
+    desk.succeeds(&["compact", "rows"]);
+    let file = desk.path("rows").join("rows-00000002.redb");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let row = (5 + 0x1234_5678i32).to_le_bytes().repeat(40);
+    let at = bytes.windows(row.len()).position(|window| window == row).unwrap();
+    bytes[at + 9] ^= 4;
+    std::fs::write(&file, bytes).unwrap();
+    let output = desk.shard(&["verify", "rows", "--json", "-"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let problems = found["problems"].as_array().unwrap();
+    let named = "collection main, epoch 1, row 0000000000000005";
+    assert!(problems.iter().any(|problem| problem.as_str().unwrap().contains(named)), "{found}");
+}
+
+#[test]
+fn the_bench_of_the_store_reports_every_figure() {
+    let desk = Desk::new();
+    let report = parsed(&desk.succeeds(&[
+        "bench",
+        "store",
+        "--rows",
+        "300",
+        "--width",
+        "8",
+        "--cells",
+        "5",
+        "--batch",
+        "100",
+        "--candidates",
+        "12",
+        "--active",
+        "3",
+        "--trials",
+        "4",
+        "--directory",
+        ".",
+        "--json",
+        "-",
+    ]));
+    for figure in ["rows_per_second", "file_bytes", "open_after_kill_ms", "compacted_bytes"] {
+        assert!(number(&report, figure) > 0.0, "{report}");
+    }
+    assert_eq!((number(&report, "rows"), number(&report, "deleted")), (300.0, 100.0));
+    assert!(number(&report["warm_fetch_ms"], "p50") <= number(&report["warm_fetch_ms"], "p99"));
+    desk.refused(&["bench", "store", "--rows", "3"], &["more cells than rows"]);
+}

@@ -1,0 +1,202 @@
+//! `shard serve` and `shard token` as an operator runs them.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use support::{Desk, parsed};
+
+/// A server in a process of its own, killed if the test does not end it.
+struct Served {
+    process: Child,
+    url: String,
+    fingerprint: Option<String>,
+}
+
+impl Served {
+    /// Starts it on a free port and reads what it prints.
+    fn start(desk: &Desk, arguments: &[&str]) -> Self {
+        let mut process = command(desk, arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("shard starts");
+        let mut lines = BufReader::new(process.stdout.as_mut().expect("it is piped")).lines();
+        let mut line = || lines.next().map(|line| line.expect("text"));
+        let first = line().unwrap_or_else(|| panic!("nothing on standard output"));
+        let url = first.strip_prefix("listening on ").expect("the address comes first").to_owned();
+        let fingerprint = url.starts_with("https").then(|| {
+            let second = line().expect("a second line");
+            second.strip_prefix("fingerprint ").expect("the fingerprint is next").to_owned()
+        });
+        Self { process, url, fingerprint }
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.process.id().to_string();
+        let sent = Command::new("kill").args([name, &id]).status().expect("kill runs");
+        assert!(sent.success());
+    }
+
+    /// Asks it to end, and gives its exit code and log.
+    fn end(mut self) -> (Option<i32>, String) {
+        self.signal("-TERM");
+        let mut log = String::new();
+        self.process.stderr.as_mut().unwrap().read_to_string(&mut log).expect("the log is text");
+        (self.process.wait().expect("it ends").code(), log)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It has ended already unless the test failed.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn command(desk: &Desk, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shard"));
+    command.current_dir(desk.path("")).args(["serve", "data", "--listen", "127.0.0.1:0"]);
+    command.args(arguments);
+    command
+}
+
+fn client(certificate: Option<&Path>) -> reqwest::Client {
+    // Another test of this program may have been first.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(30));
+    if let Some(path) = certificate {
+        let pem = std::fs::read(path).expect("a certificate");
+        builder = builder.tls_certs_only([reqwest::Certificate::from_pem(&pem).expect("PEM")]);
+    }
+    builder.build().expect("a client")
+}
+
+async fn status(client: &reqwest::Client, url: &str, token: &str) -> u16 {
+    let request = client.get(url).bearer_auth(token).send();
+    request.await.expect("an answer").status().as_u16()
+}
+
+#[tokio::test]
+async fn a_server_starts_serves_over_tls_and_ends_with_zero() {
+    let desk = Desk::new();
+    let output = desk.shard(&["token", "create", "data", "--scope", "admin"]).output().unwrap();
+    let token = String::from_utf8(output.stdout).unwrap().trim_end().to_owned();
+    assert!(token.starts_with("shard_"));
+    let served = Served::start(&desk, &["--ready-file", "ready", "--log-format", "json"]);
+    let ready = parsed(&std::fs::read_to_string(desk.path("ready")).unwrap());
+    assert_eq!(ready["url"], served.url.as_str());
+    assert_eq!(ready["fingerprint"].as_str(), served.fingerprint.as_deref());
+
+    let client = client(Some(&desk.path("data/tls/certificate.pem")));
+    let url = format!("{}/v1/collections", served.url);
+    assert_eq!(status(&client, &url, &token).await, 200);
+    assert_eq!(status(&client, &url, "shard_another").await, 401);
+
+    // A token made meanwhile is known at once, and one revoked is not.
+    let report =
+        parsed(&desk.succeeds(&["token", "create", "data", "--scope", "admin", "--json", "-"]));
+    let (id, second) = (report["id"].as_str().unwrap(), report["token"].as_str().unwrap());
+    assert_eq!(status(&client, &url, second).await, 200);
+    desk.succeeds(&["token", "revoke", "data", id]);
+    assert_eq!(status(&client, &url, second).await, 401);
+
+    let (code, log) = served.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{log}");
+    assert!(!log.contains(&token) && !log.contains(second));
+}
+
+#[tokio::test]
+async fn a_certificate_is_replaced_without_a_restart() {
+    let desk = Desk::new();
+    let served = Served::start(&desk, &[]);
+    let before = served.fingerprint.clone().unwrap();
+    std::fs::remove_dir_all(desk.path("data/tls")).unwrap();
+    let after = desk.succeeds(&["serve", "data", "--print-fingerprint"]);
+    let after = after.trim_end();
+    assert!(after.starts_with("sha256:") && after != before);
+    served.signal("-HUP");
+    let url = format!("{}/healthz", served.url);
+    let mut trusted = false;
+    for _ in 0..200 {
+        let client = client(Some(&desk.path("data/tls/certificate.pem")));
+        trusted = client.get(&url).send().await.is_ok();
+        if trusted {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(trusted, "the new certificate is served");
+    assert_eq!(served.end().0, Some(0));
+}
+
+#[tokio::test]
+async fn a_file_of_settings_is_obeyed_and_flags_win() {
+    let desk = Desk::new();
+    desk.write("shard.toml", "plain = true\nlog-level = \"error\"\nlisten = \"127.0.0.1:1\"\n");
+    let served = Served::start(&desk, &["--config", "shard.toml"]);
+    assert!(served.url.starts_with("http://"));
+    assert_eq!(status(&client(None), &format!("{}/readyz", served.url), "").await, 200);
+    assert_eq!(served.end(), (Some(0), String::new()));
+}
+
+#[test]
+fn a_public_address_needs_tls_and_a_token() {
+    let desk = Desk::new();
+    let public = ["serve", "data", "--listen", "0.0.0.0:0", "--log-level", "error"];
+    desk.refused(&public, &["is not a loopback address", "shard token create"]);
+    desk.refused(&[&public[..], &["--plain"]].concat(), &["without TLS"]);
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused_in_words() {
+    let desk = Desk::new();
+    desk.write("shard.toml", "grace = 3\nqueu = 4\n");
+    let misspelt = ["serve", "data", "--config", "shard.toml"];
+    desk.refused(&misspelt, &["shard.toml", "line 2", "queu"]);
+    desk.refused(&["serve", "data", "--config", "none.toml"], &["none.toml"]);
+    desk.refused(&["serve", "data", "--tls-cert", "a.pem"], &["go together"]);
+    desk.refused(&["serve", "data", "--tls-cert", "a", "--tls-key", "b"], &["cannot read a"]);
+}
+
+#[test]
+fn tokens_are_listed_without_being_shown() {
+    let desk = Desk::new();
+    let flags = ["--collection", "one,two", "--requests-per-second", "5", "--expires", "30"];
+    let create = ["token", "create", "data", "--scope", "write,read", "--json", "-"];
+    let made = parsed(&desk.succeeds(&[&create[..], &flags].concat()));
+    let token = made["token"].as_str().unwrap();
+    assert_eq!(made["scopes"], serde_json::json!(["read", "write"]));
+    let text = desk.succeeds(&["token", "list", "data"]);
+    for shown in [made["id"].as_str().unwrap(), "read,write", "one,two", "5 requests/s", "30 days"]
+    {
+        assert!(text.contains(shown), "no {shown} in {text}");
+    }
+    let file = std::fs::read_to_string(desk.path("data/tokens.toml")).unwrap();
+    assert!(!text.contains(token) && !file.contains(token));
+    desk.refused(&["token", "revoke", "data", "ffff"], &["no token has the id", "token list"]);
+}
+
+#[tokio::test]
+async fn the_certificate_that_is_served_has_the_printed_fingerprint() {
+    use rustls::pki_types::pem::PemObject;
+    use sha2::Digest;
+    let desk = Desk::new();
+    let served = Served::start(&desk, &[]);
+    let pem = std::fs::read(desk.path("data/tls/certificate.pem")).unwrap();
+    let certificate = rustls::pki_types::CertificateDer::from_pem_slice(&pem).unwrap();
+    let digest = sha2::Sha256::digest(&certificate);
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(served.fingerprint, Some(format!("sha256:{hex}")));
+    // Trusting that certificate and no other is enough: it is the one that is served.
+    let client = client(Some(&desk.path("data/tls/certificate.pem")));
+    assert_eq!(status(&client, &format!("{}/healthz", served.url), "").await, 200);
+    assert_eq!(served.end().0, Some(0));
+}
