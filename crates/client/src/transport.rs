@@ -1,6 +1,6 @@
 //! How messages reach a server.
 
-use std::time::Duration;
+use shard_rlwe::Objective;
 
 /// Carries one message to a server and brings its answer back. The embedded server and a
 /// network connection look the same from here. Many threads may exchange messages at once.
@@ -11,14 +11,10 @@ pub trait Transport: Send + Sync {
         message: Vec<u8>,
     ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>>;
 
-    /// Whether messages travel, so that their bytes count.
-    fn is_remote(&self) -> bool {
-        false
-    }
-
-    /// How long the shortest exchange takes, as far as can be told; it may ask the server.
-    fn round_trip(&self) -> Option<Duration> {
-        None
+    /// What plans are to be good at on the way to this server, unless the caller chooses: the
+    /// least computing where messages do not travel.
+    fn objective(&self) -> Objective {
+        Objective::Latency
     }
 }
 
@@ -30,11 +26,7 @@ impl<T: Transport + ?Sized> Transport for &T {
         (**self).exchange(message)
     }
 
-    fn is_remote(&self) -> bool {
-        (**self).is_remote()
-    }
-
-    fn round_trip(&self) -> Option<Duration> {
-        (**self).round_trip()
+    fn objective(&self) -> Objective {
+        (**self).objective()
     }
 }

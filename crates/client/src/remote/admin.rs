@@ -20,7 +20,7 @@ impl Remote {
     /// Has the server rewrite its rows, so that nothing deleted is left on its disk. Needs a
     /// token of scope admin.
     pub fn compact(&self) -> Result<(), RemoteError> {
-        self.ask(Method::POST, "v1/admin/compact", None).map(drop)
+        self.ask(Method::POST, "v1/admin/compact", Some("{}".into())).map(drop)
     }
 
     /// Has the server copy its rows to a snapshot of this name, under its own directory. Needs a
@@ -37,7 +37,7 @@ impl Remote {
     }
 
     /// The shortest of a few exchanges of nothing, measured once on an open connection.
-    pub(super) fn measured_round_trip(&self) -> Option<Duration> {
+    pub(super) fn round_trip(&self) -> Option<Duration> {
         *self.link.round_trip.get_or_init(|| {
             let ping = |_| {
                 let start = Instant::now();

@@ -2,7 +2,7 @@
 //!
 //! The server is not trusted, and something else may answer in its place. So the body counts
 //! while it is read, the media type decides whether it is a message at all, and no header but
-//! the four below has a meaning.
+//! the five below has a meaning.
 
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub(super) struct Answered {
     wire_version: Option<u16>,
     /// Latest published revision of the collection.
     pub(super) revision: Option<u64>,
+    /// Time that the server says it took.
+    pub(super) served: Duration,
 }
 
 impl Answered {
@@ -40,6 +42,7 @@ impl Answered {
             retry_after: seconds.map(Duration::from_secs),
             wire_version: text(headers, "shard-version").and_then(wire_version),
             revision: number(headers, "shard-revision"),
+            served: text(headers, "server-timing").map(served).unwrap_or_default(),
         }
     }
 
@@ -103,6 +106,14 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
 /// `0.1.0; wire=1`.
 fn wire_version(text: &str) -> Option<u16> {
     text.split(';').find_map(|part| part.trim().strip_prefix("wire=")?.parse().ok())
+}
+
+/// `queue;dur=0.2, compute;dur=1.5`: the sum of the durations, in milliseconds.
+fn served(text: &str) -> Duration {
+    let durations = text.split(',').flat_map(|part| part.split(';'));
+    let milliseconds: f64 =
+        durations.filter_map(|field| field.trim().strip_prefix("dur=")?.parse::<f64>().ok()).sum();
+    Duration::try_from_secs_f64(milliseconds / 1e3).unwrap_or_default()
 }
 
 /// Why a body was not read to its end.

@@ -12,7 +12,7 @@
 //! # Map
 //!
 //! `admin` (what an operator asks, and the round trip), `options` (address, token, times), `tls` (roots and pins), `answer` (one HTTP answer, read
-//! under limits), `retry` (what is sent again, and when), `error`, `publish`, `backup`, `head`
+//! under limits), `pace` (what the link carries), `retry` (what is sent again, and when), `error`, `publish`, `backup`, `head`
 //! (what a backup consists of), `restore`, `hex`.
 //!
 //! # Non-goals
@@ -27,6 +27,7 @@ mod error;
 mod head;
 mod hex;
 mod options;
+mod pace;
 mod publish;
 mod restore;
 mod retry;
@@ -35,11 +36,12 @@ mod tls;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use shard_protocol::{Limits, MessageKind, Revision, message_kind};
+use shard_rlwe::Objective;
 use tokio::runtime::Runtime;
 
 pub use backup::{BackedUp, BackupOptions, backup, backup_head};
@@ -52,6 +54,7 @@ pub use tls::{Fingerprint, FingerprintError};
 
 use crate::transport::Transport;
 use answer::Answered;
+use pace::{Exchange, Pace};
 
 /// How far a transfer has come: rows of a publish, bytes of a backup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,6 +98,7 @@ struct Link {
     limits: Limits,
     /// The latest revision that an answer told of.
     revision: AtomicU64,
+    pace: Pace,
     /// The shortest exchange, once it was measured.
     round_trip: OnceLock<Option<Duration>>,
 }
@@ -122,6 +126,7 @@ impl Remote {
             retries: options.retries,
             limits: Limits::default(),
             revision: AtomicU64::new(0),
+            pace: Pace::default(),
             round_trip: OnceLock::new(),
         };
         Ok(Self { link: Arc::new(link), runtime: Some(runtime) })
@@ -181,12 +186,12 @@ impl Transport for Remote {
         Ok(self.send(message)?)
     }
 
-    fn is_remote(&self) -> bool {
-        true
-    }
-
-    fn round_trip(&self) -> Option<Duration> {
-        self.measured_round_trip()
+    /// The shortest time over the link as it has shown itself. On this machine there is none.
+    fn objective(&self) -> Objective {
+        match self.link.address.is_loopback() {
+            true => Objective::Latency,
+            false => self.link.pace.objective(|| self.round_trip()),
+        }
     }
 }
 
@@ -208,6 +213,7 @@ impl std::fmt::Debug for Remote {
 impl Link {
     /// One request and one answer.
     async fn attempt(&self, url: &url::Url, body: Bytes) -> Result<Vec<u8>, retry::Failure> {
+        let (start, sent_bytes) = (Instant::now(), body.len());
         let sent = self.client.post(url.clone()).body(body).send().await;
         let answer = sent.map_err(|error| self.broken(&error))?;
         let answered = Answered::of(&answer);
@@ -218,6 +224,11 @@ impl Link {
         let bytes = answer::read_limited(answer, self.limits.bytes)
             .await
             .map_err(|unread| unread.into_failure(self))?;
+        self.pace.learn(Exchange {
+            bytes: sent_bytes + bytes.len(),
+            elapsed: start.elapsed(),
+            served: answered.served,
+        });
         answered.judge(bytes, self)
     }
 }

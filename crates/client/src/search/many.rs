@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
+use rayon::ThreadPoolBuilder;
 use shard_geometry::VectorSet;
 
 use super::{Answer, SearchOptions, Searcher};
@@ -13,7 +14,8 @@ use crate::error::ClientError;
 use crate::transport::Transport;
 
 impl<T: Transport> Searcher<T> {
-    /// Searches for every query, up to `parallel` at a time. Answers are handed to `each` on the
+    /// Searches for every query, up to `parallel` at a time, each on one core unless it is the
+    /// only one: searches that share the cores piece by piece wait for each other. Answers are handed to `each` on the
     /// calling thread, in the order of the queries; a break ends the search once the queries
     /// under way are answered.
     ///
@@ -30,13 +32,17 @@ impl<T: Transport> Searcher<T> {
         let next = AtomicUsize::new(0);
         let end = || next.store(queries.rows(), Ordering::Relaxed);
         let (done, answers) = mpsc::channel();
+        let parallel = parallel.clamp(1, queries.rows().max(1));
         let work = |done: mpsc::Sender<_>| {
+            let alone = (parallel > 1).then(|| ThreadPoolBuilder::new().num_threads(1).build());
+            let alone = alone.and_then(Result::ok); // without threads to spare, as it comes
             loop {
                 let row = next.fetch_add(1, Ordering::Relaxed);
                 if row >= queries.rows() {
                     return;
                 }
-                let answer = self.search(collection, queries.row(row), options);
+                let search = || self.search(collection, queries.row(row), options);
+                let answer = alone.as_ref().map_or_else(search, |pool| pool.install(search));
                 if answer.is_err() {
                     end();
                 }
@@ -44,7 +50,7 @@ impl<T: Transport> Searcher<T> {
             }
         };
         std::thread::scope(|scope| {
-            for _ in 0..parallel.clamp(1, queries.rows().max(1)) {
+            for _ in 0..parallel {
                 let done = done.clone();
                 scope.spawn(|| work(done));
             }

@@ -1,7 +1,6 @@
 //! A query's journey: route, turn, plan, encrypt, ask, open, check, rank.
 
 mod answer;
-mod link;
 mod many;
 mod options;
 mod rank;
@@ -14,7 +13,6 @@ use shard_rlwe::slots::{SlotsLayout, SlotsNoise};
 use shard_rlwe::{OPERAND_BITS, Plan, ScoreScale, Workload, plan};
 
 pub use self::answer::{Answer, Cost, Timings};
-use self::link::{Exchange, Link};
 pub use self::options::{LayoutChoice, SearchOptions};
 use self::rank::grid;
 use self::turn::{ActiveCell, Member, Turned};
@@ -30,7 +28,6 @@ pub struct Searcher<T> {
     limits: Limits,
     sessions: Sessions,
     slots_sessions: SlotsSessions,
-    link: Link,
 }
 
 /// Scores of all candidates and what they cost.
@@ -58,7 +55,6 @@ impl<T: Transport> Searcher<T> {
             limits: Limits::default(),
             sessions: Sessions::default(),
             slots_sessions: SlotsSessions::default(),
-            link: Link::default(),
         }
     }
 
@@ -135,9 +131,7 @@ impl<T: Transport> Searcher<T> {
         let model = collection.model();
         let groups: Vec<usize> = turned.cells.iter().map(|cell| cell.members.len()).collect();
         let width = model.split().private();
-        let objective = options.objective.unwrap_or_else(|| {
-            self.link.objective(self.transport.is_remote(), || self.transport.round_trip())
-        });
+        let objective = options.objective.unwrap_or_else(|| self.transport.objective());
         let plan = plan(
             &Workload {
                 width,
@@ -180,11 +174,6 @@ impl<T: Transport> Searcher<T> {
                 verify: &verify,
             },
         )?;
-        self.link.learn(Exchange {
-            bytes: exchanged.bytes_up + exchanged.bytes_down,
-            elapsed: exchanged.server,
-            computing: plan.estimate.server,
-        });
         Ok(Scored {
             scores: scores(&exchanged.opened),
             with_prefix: false,

@@ -1,7 +1,7 @@
 //! A request's journey: who asks, how much, what; then a worker; then the answer.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -25,6 +25,9 @@ pub const CONTENT: &str = "application/vnd.shard.v1";
 
 /// Carries the latest published revision of the collection.
 const REVISION: HeaderName = HeaderName::from_static("shard-revision");
+
+/// Carries what the server took, as browsers and proxies read it too.
+const TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Carries the versions of server and messages.
 pub(super) const VERSION: HeaderName = HeaderName::from_static("shard-version");
@@ -92,7 +95,17 @@ pub(super) async fn exchange(
     if let Some(revision) = seen.revision {
         headers.insert(REVISION, revision.0.into());
     }
+    headers.insert(TIMING, timing(&seen.measured));
     response
+}
+
+/// How long the request waited for a worker and was worked on: what a client must subtract to
+/// know its link.
+fn timing(measured: &Measured) -> HeaderValue {
+    let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+    let worked = measured.total.saturating_sub(measured.read + measured.queue);
+    let text = format!("queue;dur={:.3}, compute;dur={:.3}", ms(measured.queue), ms(worked));
+    HeaderValue::from_str(&text).expect("numbers are plain text")
 }
 
 async fn serve(
@@ -180,7 +193,7 @@ fn log(
     refused: Option<&Refused>,
     peer: Option<std::net::SocketAddr>,
 ) {
-    let milliseconds = |time: std::time::Duration| (time.as_secs_f64() * 1e5).round() / 1e2;
+    let milliseconds = |time: Duration| (time.as_secs_f64() * 1e5).round() / 1e2;
     let (measured, options) = (&seen.measured, &shared.options);
     let details = options.log_details.then_some(());
     tracing::info!(

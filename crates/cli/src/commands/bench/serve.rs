@@ -15,6 +15,7 @@ use anyhow::{Result, bail};
 use cpu_time::ProcessTime;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use rayon::ThreadPoolBuilder;
 use serde::Serialize;
 use shard_client::remote::{Remote, publish};
 use shard_client::{Collection, SearchOptions, Searcher};
@@ -248,6 +249,8 @@ impl LoadTest<'_> {
         noted: &Mutex<Noted>,
     ) {
         let collection: &Collection = &self.owner.collection;
+        // As clients on machines of their own would, without sharing the pieces of their work.
+        let alone = ThreadPoolBuilder::new().num_threads(1).build().expect("one more thread");
         loop {
             let begun = match arrivals {
                 None => Instant::now(),
@@ -261,7 +264,7 @@ impl LoadTest<'_> {
                 return;
             }
             let query = self.owner.query(next.fetch_add(1, Ordering::Relaxed));
-            let answer = searcher.search(collection, query, &self.owner.options);
+            let answer = alone.install(|| searcher.search(collection, query, &self.owner.options));
             let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
             let mut noted = noted.lock().expect("clients do not panic");
             match answer {
