@@ -6,6 +6,7 @@
 //! different sessions, up to [`MOST_SESSIONS`]; beyond that they wait.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use shard_protocol::{Refusal, RefusalCode};
 
@@ -79,13 +80,17 @@ impl<S: Session> Pool<S> {
         open: impl Fn() -> Result<(S, usize), ClientError>,
         ask: impl Fn(&mut S) -> Result<Exchanged<V>, ClientError>,
     ) -> Result<Exchanged<V>, ClientError> {
-        let mut bytes_once = 0;
-        let mut attempt = |lease: Lease<'_, S>| lease.request(&open, &ask, &mut bytes_once);
+        let mut opening = Opening::default();
+        let mut attempt = |lease: Lease<'_, S>| lease.request(&open, &ask, &mut opening);
         let outcome = match attempt(self.take(needed, Wanted::Any)) {
             Err(error) if is_unknown_session(&error) => attempt(self.take(needed, Wanted::Fresh)),
             outcome => outcome,
         };
-        outcome.map(|exchanged| Exchanged { bytes_once, ..exchanged })
+        outcome.map(|exchanged| Exchanged {
+            bytes_once: opening.bytes,
+            server: exchanged.server + opening.time,
+            ..exchanged
+        })
     }
 
     /// A session that serves, or a place to open one in.
@@ -114,6 +119,13 @@ impl<S: Session> Pool<S> {
     }
 }
 
+/// What opening sessions took before a request could be made.
+#[derive(Default)]
+struct Opening {
+    bytes: usize,
+    time: Duration,
+}
+
 /// Which session will do.
 #[derive(Clone, Copy)]
 enum Wanted {
@@ -128,13 +140,15 @@ impl<S: Session> Lease<'_, S> {
         mut self,
         open: &impl Fn() -> Result<(S, usize), ClientError>,
         ask: &impl Fn(&mut S) -> Result<Exchanged<V>, ClientError>,
-        bytes_once: &mut usize,
+        opening: &mut Opening,
     ) -> Result<Exchanged<V>, ClientError> {
         let mut session = match self.session.take() {
             Some(session) => session,
             None => {
+                let start = Instant::now();
                 let (session, bytes) = open()?;
-                *bytes_once += bytes;
+                opening.bytes += bytes;
+                opening.time += start.elapsed();
                 session
             }
         };

@@ -11,7 +11,7 @@
 //!
 //! Packets travel as VXLAN over UDP through [`Relay`], which holds each of them for half the round
 //! trip. So TCP and TLS meet a path like any other, without `netem`, which not every kernel has.
-//! Needs root, and `ip`, `tc` and `ping` (Debian: iproute2, iputils-ping).
+//! Needs root, and `ip`, `tc`, `ethtool` and `ping` (Debian: iproute2, ethtool, iputils-ping).
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
@@ -67,8 +67,10 @@ impl Host {
             "link", "add", "name", "path", "type", "vxlan", "id", "7", "remote", &remote,
             "dstport", &port, "dev", &inner,
         ])?;
-        // Every packet of its own size: the relay forwards datagrams, and the rate counts them.
-        within(&["link", "set", "path", "gso_max_segs", "1"])?;
+        // Packets leave whole: of their own size, since the relay forwards datagrams and the rate
+        // counts them, and with their checksums, which hardware that is not there would add.
+        let offloads = ["ethtool", "-K", "path", "tx", "off", "gso", "off"];
+        run(Command::new("ip").args(["netns", "exec", namespace]).args(offloads))?;
         within(&["addr", "add", &format!("10.202.0.{}/24", self.number), "dev", "path"])?;
         within(&["link", "set", "path", "up"])
     }
@@ -110,8 +112,8 @@ impl Lab {
         let lab = Self { client: host(1), server: host(2), relay: None };
         for host in [&lab.client, &lab.server] {
             host.build().context(
-                "cannot make the network of the benchmark, which needs root and the programs `ip` \
-                 and `tc`",
+                "cannot make the network of the benchmark, which needs root and the programs `ip`, \
+                 `tc` and `ethtool`",
             )?;
         }
         Ok(lab)
