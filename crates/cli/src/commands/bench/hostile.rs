@@ -39,6 +39,10 @@ const SESSION: SessionId = SessionId([7; 16]);
 /// How often the server's memory is looked at.
 const GLANCE: Duration = Duration::from_millis(2);
 
+/// What no single request may make of a server.
+const MOST_SECONDS: f64 = 10.0;
+const MOST_BYTES: u64 = 1 << 30;
+
 /// Rows of one message while the server is filled.
 const FILL: u64 = 4000;
 
@@ -101,7 +105,7 @@ pub fn run(arguments: &Hostile, output: &Output<'_>) -> Result<()> {
         misscored: wrong,
         attempts,
     })?;
-    if panics + wrong > 0 {
+    if panics + wrong > 0 || seconds_max > MOST_SECONDS || server_rss_bytes_max > MOST_BYTES {
         bail!("the server did not stay sound");
     }
     Ok(())

@@ -125,8 +125,12 @@ impl Served {
         Ok(options)
     }
 
-    /// Kills it without a warning and waits until it is gone.
+    /// Kills it without a warning and waits until it is gone. One that is gone already did not
+    /// live as long as it should have.
     pub fn kill(&mut self) -> Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!("the server ended by itself, with {status}");
+        }
         self.child.kill().context("cannot kill the server")?;
         self.child.wait()?;
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use shard_client::Transport;
@@ -17,13 +17,28 @@ use shard_rlwe::{
 
 use super::ledger::{Versions, row};
 
-/// Sends a message. Inner errors: the server refused.
-pub fn ask(server: &dyn Transport, message: Vec<u8>) -> Result<Vec<u8>> {
-    let answer = server.exchange(message).map_err(anyhow::Error::from_boxed)?;
-    if message_kind(&answer)? == MessageKind::Refusal {
-        bail!("the server refused: {}", Refusal::decode(&answer, &Limits::default())?);
+/// Why a message was not served.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Nothing came back: the server is gone.
+    #[error("no answer: {0}")]
+    Gone(String),
+    /// The server is there and did not do it.
+    #[error("the server refused: {0}")]
+    Refused(String),
+}
+
+/// Sends a message.
+pub fn ask(server: &dyn Transport, message: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    let answer = server.exchange(message).map_err(|error| Failure::Gone(error.to_string()))?;
+    match message_kind(&answer) {
+        Ok(MessageKind::Refusal) => Err(match Refusal::decode(&answer, &Limits::default()) {
+            Ok(refusal) => Failure::Refused(refusal.to_string()),
+            Err(unreadable) => Failure::Refused(unreadable.to_string()),
+        }),
+        Ok(_) => Ok(answer),
+        Err(unreadable) => Err(Failure::Refused(unreadable.to_string())),
     }
-    Ok(answer)
 }
 
 /// What it says of a collection.

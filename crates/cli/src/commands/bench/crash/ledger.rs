@@ -94,9 +94,19 @@ impl std::ops::AddAssign for Faults {
 }
 
 impl Ledger {
+    /// A ledger of rows that were acknowledged.
+    pub fn of(held: Versions) -> Self {
+        Self { held, doubt: None }
+    }
+
     /// Rows that are acknowledged.
     pub fn held(&self) -> &Versions {
         &self.held
+    }
+
+    /// Forgets everything: its epoch is gone.
+    pub fn clear(&mut self) {
+        *self = Self::default();
     }
 
     /// Notes a change about to be sent.
@@ -162,7 +172,7 @@ mod tests {
     }
 
     fn ledger(rows: &[(u64, u32)]) -> Ledger {
-        Ledger { held: rows.iter().copied().collect(), doubt: None }
+        Ledger::of(rows.iter().copied().collect())
     }
 
     #[test]

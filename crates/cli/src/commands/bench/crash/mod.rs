@@ -8,8 +8,13 @@
 //! * a fourth has the server compact its rows and take snapshots all the while.
 //!
 //! A change that was under way when the server died may have happened or not, but not by half.
-//! A sample of rows is scored under encryption, so that it is the rows that are compared and not
-//! only their tags.
+//! Samples of rows are scored under encryption, so that it is the rows that are compared and not
+//! only their tags; snapshots that were acknowledged are verified, and in the end the directory.
+//! A server that ends by itself, or refuses what it should do, fails the run as well.
+//!
+//! SIGKILL ends the process and not the machine: what the process had handed to the operating
+//! system survives. That a commit is on the disk when it is acknowledged rests on redb, which
+//! syncs before a commit returns.
 
 mod check;
 mod ledger;
@@ -58,6 +63,8 @@ struct Report {
     resurrected: usize,
     torn: usize,
     misscored: usize,
+    /// Problems that a verification found.
+    damaged: usize,
     epochs_activated: usize,
     compactions: usize,
     snapshots: usize,
@@ -72,6 +79,9 @@ pub fn run(arguments: &Crash, output: &Output<'_>) -> Result<()> {
     let kept = tempfile::Builder::new().prefix("shard-crash-").tempdir()?;
     let directory = arguments.directory.as_deref().unwrap_or(kept.path());
     std::fs::create_dir_all(directory)?;
+    if std::fs::read_dir(directory)?.next().is_some() {
+        bail!("{} is not empty", directory.display());
+    }
     let site = Site::new(directory)?;
     let mut driver = Driver::new(arguments)?;
     let mut server = site.start(shard()?, "127.0.0.1:0", &[])?;
@@ -79,15 +89,16 @@ pub fn run(arguments: &Crash, output: &Output<'_>) -> Result<()> {
 
     let bar = progress("rounds", arguments.rounds);
     for _ in 0..arguments.rounds {
-        driver.round(&mut server)?;
+        let snapshots = driver.round(&mut server)?;
         server = site.start(shard()?, "127.0.0.1:0", &[])?;
         driver.restarts.push(server.starting.as_secs_f64() * 1e3);
         driver.compare(&server)?;
-        work::forget_snapshots(directory)?;
+        driver.report.damaged += work::verify_snapshots(directory, &snapshots)?;
         bar.inc(1);
     }
     bar.finish_and_clear();
-    drop(server);
+    server.kill()?;
+    driver.report.damaged += shard_store::verify(directory)?.problems.len();
 
     let mut report = driver.report;
     report.restart_ms_max = driver.restarts.iter().copied().fold(0.0, f64::max);
@@ -95,7 +106,7 @@ pub fn run(arguments: &Crash, output: &Output<'_>) -> Result<()> {
     report.seconds = start.elapsed().as_secs_f64();
     output.line(format!(
         "{} rounds, {} rows: {} changes of rows acknowledged, {} lost, {} resurrected, {} torn, {} \
-         scored wrongly",
+         scored wrongly, {} damaged",
         report.rounds,
         report.rows,
         report.acknowledged,
@@ -103,6 +114,7 @@ pub fn run(arguments: &Crash, output: &Output<'_>) -> Result<()> {
         report.resurrected,
         report.torn,
         report.misscored,
+        report.damaged,
     ))?;
     output.line(format!(
         "{} epochs activated, {} compactions, {} snapshots; ready again after {:.0} ms (median), \
@@ -114,7 +126,7 @@ pub fn run(arguments: &Crash, output: &Output<'_>) -> Result<()> {
         report.restart_ms_max,
     ))?;
     output.result(&report)?;
-    let wrong = report.lost + report.resurrected + report.torn + report.misscored;
+    let wrong = report.lost + report.resurrected + report.torn + report.misscored + report.damaged;
     if wrong > 0 {
         bail!("the server did not keep what it acknowledged");
     }
@@ -153,17 +165,18 @@ impl Driver {
         }
         bar.finish_and_clear();
         activate(&remote, Epoch(1))?;
-        self.rekeyer.next_epoch(&server.connect(REKEYED)?, &AtomicBool::new(false))?;
+        let acknowledged = &mut self.report.acknowledged;
+        self.rekeyer.next_epoch(&server.connect(REKEYED)?, acknowledged)?;
         self.report.epochs_activated += 1;
         Ok(())
     }
 
     /// Lets everybody work until the server is about to be killed. What a client was doing at that
-    /// moment fails, and is in doubt.
-    fn round(&mut self, server: &mut Served) -> Result<()> {
+    /// moment fails, and is in doubt. Returns the snapshots that were acknowledged.
+    fn round(&mut self, server: &mut Served) -> Result<Vec<String>> {
         let life =
             Duration::from_millis(LIFE.start + mix(&mut self.random) % (LIFE.end - LIFE.start));
-        let snapshot = format!("round-{:016x}", mix(&mut self.random));
+        let round = self.restarts.len();
         let [first, second] = &mut self.writers;
         let rekeyer = &mut self.rekeyer;
         let over = AtomicBool::new(false);
@@ -175,22 +188,26 @@ impl Driver {
             let one = scope.spawn(|| first.work(&for_first, &over));
             let two = scope.spawn(|| second.work(&for_second, &over));
             let three = scope.spawn(|| rekeyer.work(&for_third, &over));
-            let four = scope.spawn(|| work::upkeep(&for_fourth, &snapshot, &over));
+            let four = scope.spawn(|| work::upkeep(&for_fourth, round, &over));
             thread::sleep(life);
             // SIGKILL while all four are at it: they end by themselves when their calls fail.
-            server.kill()?;
+            let killed = server.kill();
             over.store(true, Ordering::Relaxed);
             let writes = [one, two].map(|writer| writer.join().expect("writers do not panic"));
             let epochs = three.join().expect("rekeyers do not panic");
             let upkeep = four.join().expect("upkeep does not panic");
+            killed?;
             Ok((writes, epochs, upkeep))
         })?;
-        self.report.acknowledged += writes.iter().sum::<usize>();
+        for acknowledged in writes {
+            self.report.acknowledged += acknowledged?;
+        }
+        let epochs = epochs?;
         self.report.acknowledged += epochs.rows;
         self.report.epochs_activated += epochs.activated;
         self.report.compactions += upkeep.compactions;
-        self.report.snapshots += upkeep.snapshots;
-        Ok(())
+        self.report.snapshots += upkeep.snapshots.len();
+        Ok(upkeep.snapshots)
     }
 
     /// Compares what the server holds with what was acknowledged.
@@ -201,8 +218,10 @@ impl Driver {
         for writer in &mut self.writers {
             faults += writer.settle(&all);
         }
-        let sample = self.writers[0].sample(&mut self.random);
-        self.report.misscored += misscored(&remote, &sample, Epoch(1), self.width)?;
+        for writer in &self.writers {
+            let sample = writer.sample(&mut self.random);
+            self.report.misscored += misscored(&remote, &sample, Epoch(1), self.width)?;
+        }
         faults += self.rekeyer.settle(&server.connect(REKEYED)?)?;
         self.report.lost += faults.lost;
         self.report.resurrected += faults.resurrected;

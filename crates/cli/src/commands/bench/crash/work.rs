@@ -13,8 +13,8 @@ use shard_protocol::{
     declassify,
 };
 
-use super::check::{ask, state, tags};
-use super::ledger::{Change, Faults, Ledger, Versions, batch, mix, tag};
+use super::check::{Failure, ask, misscored, state, tags};
+use super::ledger::{Change, Faults, Ledger, Versions, batch, mix};
 
 /// All changes are of one revision: a server takes changes of the latest as often as it likes.
 const REVISION: Revision = Revision(1);
@@ -69,17 +69,19 @@ impl Writer {
         Ok(filled)
     }
 
-    /// Changes rows until a call fails. Returns how many rows' changes were acknowledged.
-    pub fn work(&mut self, server: &dyn Transport, over: &AtomicBool) -> usize {
+    /// Changes rows until the server is gone; the change under way then stays in doubt. Returns
+    /// how many rows' changes were acknowledged. A server that refuses is at fault.
+    pub fn work(&mut self, server: &dyn Transport, over: &AtomicBool) -> Result<usize> {
         let mut acknowledged = 0;
         while !over.load(Ordering::Relaxed) {
             let change = self.next_change();
             match self.send(server, change) {
                 Ok(rows) => acknowledged += rows,
-                Err(_) => break, // the server is gone; the change stays in doubt
+                Err(Failure::Gone(_)) => break,
+                Err(refused) => return Err(refused.into()),
             }
         }
-        acknowledged
+        Ok(acknowledged)
     }
 
     fn next_change(&mut self) -> Change {
@@ -110,7 +112,7 @@ impl Writer {
         held.range(from..).next().or_else(|| held.iter().next()).map(|(handle, _)| *handle)
     }
 
-    fn send(&mut self, server: &dyn Transport, change: Change) -> Result<usize> {
+    fn send(&mut self, server: &dyn Transport, change: Change) -> Result<usize, Failure> {
         let message = match &change {
             Change::Upsert(rows) => publish(rows, Epoch(1), self.width),
             Change::Delete(handles) => DeleteRows::new(
@@ -149,6 +151,8 @@ pub struct Rekeyer {
     width: usize,
     /// The epoch that is searched, as far as was acknowledged.
     current: Epoch,
+    /// What was acknowledged of the next one.
+    next: Ledger,
     /// Whether the activation of the next one was sent and not answered.
     in_doubt: bool,
 }
@@ -164,51 +168,68 @@ pub struct Rekeyed {
 
 impl Rekeyer {
     pub fn new(rows: usize, width: usize) -> Self {
-        Self { rows, width, current: Epoch(0), in_doubt: false }
+        Self { rows, width, current: Epoch(0), next: Ledger::default(), in_doubt: false }
     }
 
-    /// New epochs until a call fails.
-    pub fn work(&mut self, server: &dyn Transport, over: &AtomicBool) -> Rekeyed {
+    fn next_number(&self) -> Epoch {
+        Epoch(self.current.0 + 1)
+    }
+
+    /// New epochs until the server is gone. A server that refuses is at fault.
+    pub fn work(&mut self, server: &dyn Transport, over: &AtomicBool) -> Result<Rekeyed> {
         let mut done = Rekeyed::default();
         while !over.load(Ordering::Relaxed) {
-            match self.next_epoch(server, over) {
-                Ok(rows) => {
-                    done.rows += rows;
-                    done.activated += 1;
-                }
-                Err(_) => break, // the server is gone
+            match self.next_epoch(server, &mut done.rows) {
+                Ok(()) => done.activated += 1,
+                Err(Failure::Gone(_)) => break,
+                Err(refused) => return Err(refused.into()),
             }
         }
-        done
+        Ok(done)
     }
 
-    /// Publishes the next epoch whole and activates it.
-    pub fn next_epoch(&mut self, server: &dyn Transport, over: &AtomicBool) -> Result<usize> {
-        let next = Epoch(self.current.0 + 1);
-        let all: Vec<(u64, u32)> = self.versions().into_iter().collect();
-        for rows in all.chunks(EPOCH_BATCH) {
-            if over.load(Ordering::Relaxed) {
-                anyhow::bail!("the round is over");
-            }
-            publish_rows(server, &rows.iter().copied().collect(), next, self.width)?;
+    /// Publishes the next epoch whole, in one go with what is there of it, and activates it.
+    pub fn next_epoch(
+        &mut self,
+        server: &dyn Transport,
+        acknowledged: &mut usize,
+    ) -> Result<(), Failure> {
+        let next = self.next_number();
+        let missing: Vec<(u64, u32)> = self
+            .versions()
+            .into_iter()
+            .filter(|(handle, _)| !self.next.held().contains_key(handle))
+            .collect();
+        for rows in missing.chunks(EPOCH_BATCH) {
+            let rows: Versions = rows.iter().copied().collect();
+            let message = publish(&rows, next, self.width);
+            self.next.begin(Change::Upsert(rows));
+            ask(server, message)?;
+            *acknowledged += self.next.acknowledge();
         }
         self.in_doubt = true;
         activate(server, next)?;
+        self.begin_epoch(next);
+        Ok(())
+    }
+
+    fn begin_epoch(&mut self, epoch: Epoch) {
+        self.current = epoch;
+        self.next.clear();
         self.in_doubt = false;
-        self.current = next;
-        Ok(all.len())
     }
 
     fn versions(&self) -> Versions {
         (0..self.rows as u64).map(|handle| (handle, 0)).collect()
     }
 
-    /// The epoch that was activated last must be there whole, and the ones before it gone.
+    /// The epoch that was activated last must be there whole, the ones before it gone, and of the
+    /// next one what was acknowledged.
     pub fn settle(&mut self, server: &dyn Transport) -> Result<Faults> {
         let state = state(server)?;
         let mut faults = Faults::default();
-        if self.in_doubt && state.current == Some(Epoch(self.current.0 + 1)) {
-            self.current = Epoch(self.current.0 + 1);
+        if self.in_doubt && state.current == Some(self.next_number()) {
+            self.begin_epoch(self.next_number());
         }
         self.in_doubt = false;
         let older = state.epochs.iter().filter(|held| held.epoch < self.current);
@@ -217,13 +238,13 @@ impl Rekeyer {
             faults.lost += self.rows;
             return Ok(faults);
         }
-        let observed = tags(server, self.current)?;
-        let right = |(handle, version): (u64, u32)| {
-            observed.get(&handle) == Some(&tag(handle, version, self.current))
-        };
-        let versions = self.versions();
-        faults.resurrected += observed.len().saturating_sub(versions.len());
-        faults.lost += versions.into_iter().filter(|&row| !right(row)).count();
+        let mut current = Ledger::of(self.versions());
+        faults += current.settle(&tags(server, self.current)?, self.current);
+        let next = self.next_number();
+        faults += self.next.settle(&tags(server, next)?, next);
+        // The rows themselves, not only their tags.
+        let sample = self.versions().into_iter().take(SAMPLE).collect();
+        faults.lost += misscored(server, &sample, self.current, self.width)?;
         Ok(faults)
     }
 }
@@ -241,12 +262,12 @@ pub fn publish_rows(
     rows: &Versions,
     epoch: Epoch,
     width: usize,
-) -> Result<()> {
+) -> Result<(), Failure> {
     ask(server, publish(rows, epoch, width)).map(drop)
 }
 
 /// Makes an epoch the current one.
-pub fn activate(server: &dyn Transport, epoch: Epoch) -> Result<()> {
+pub fn activate(server: &dyn Transport, epoch: Epoch) -> Result<(), Failure> {
     let (revision, epoch) =
         (declassify(REVISION, Leak::CollectionShape), declassify(epoch, Leak::CollectionShape));
     ask(server, ActivateEpoch::new(revision, epoch).encode()).map(drop)
@@ -256,34 +277,50 @@ pub fn activate(server: &dyn Transport, epoch: Epoch) -> Result<()> {
 #[derive(Default)]
 pub struct Upkeep {
     pub compactions: usize,
-    pub snapshots: usize,
+    /// Names of the snapshots that were acknowledged.
+    pub snapshots: Vec<String>,
 }
 
-/// A snapshot, and compactions one after the other, until a call fails.
-pub fn upkeep(server: &Remote, snapshot: &str, over: &AtomicBool) -> Upkeep {
+/// Snapshots and compactions in turn, until a call fails; `first` is the number of the first
+/// snapshot. Calls of the operator say in words why they fail, which is not told apart here: a
+/// server that only ever fails shows in the counts.
+pub fn upkeep(server: &Remote, first: usize, over: &AtomicBool) -> Upkeep {
     let mut done = Upkeep::default();
     while !over.load(Ordering::Relaxed) {
-        if server.compact().is_err() {
-            break; // the server is gone
-        }
-        done.compactions += 1;
-        if done.snapshots == 0 {
-            if server.snapshot(snapshot).is_err() {
-                break;
+        let name = format!("snapshot-{}", first + done.snapshots.len());
+        // Which comes first alternates, so that kills fall into both.
+        let order = if first.is_multiple_of(2) { [true, false] } else { [false, true] };
+        for snapshot in order {
+            if snapshot && done.snapshots.is_empty() {
+                if server.snapshot(&name).is_err() {
+                    return done;
+                }
+                done.snapshots.push(name.clone());
+            } else if !snapshot {
+                if server.compact().is_err() {
+                    return done;
+                }
+                done.compactions += 1;
             }
-            done.snapshots += 1;
         }
     }
     done
 }
 
-/// Removes the snapshots under a server's directory: they would fill the disk.
-pub fn forget_snapshots(directory: &Path) -> Result<()> {
+/// Checks every snapshot that was acknowledged, and removes all: they would fill the disk.
+/// Returns the problems found.
+pub fn verify_snapshots(directory: &Path, acknowledged: &[String]) -> Result<usize> {
     let snapshots = directory.join("snapshots");
+    let mut problems = 0;
+    for name in acknowledged {
+        let found = shard_store::verify(&snapshots.join(name))
+            .with_context(|| format!("the snapshot {name} was acknowledged"))?;
+        problems += found.problems.len();
+    }
     match fs::remove_dir_all(&snapshots) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", snapshots.display()))
         }
-        _ => Ok(()),
+        _ => Ok(problems),
     }
 }
