@@ -80,11 +80,11 @@ pub enum Command {
     Export(Export),
     /// Check every page, checksum and count of a stopped server's directory, or of a snapshot
     Verify(Verify),
-    /// Copy a stopped server's rows, as they are, into a new directory
+    /// Copy a server's rows, as they are, into a new directory
     Snapshot(Snapshot),
     /// Put a snapshot, once it is verified, where a server will run
     RestoreSnapshot(RestoreSnapshot),
-    /// Rewrite a stopped server's rows so that nothing deleted is left on disk
+    /// Rewrite a server's rows so that nothing deleted is left on its disk
     Compact(Compact),
     /// Measure what encrypted scoring costs on this machine
     Bench {
@@ -372,11 +372,26 @@ pub struct Verify {
 
 #[derive(Args)]
 pub struct Snapshot {
-    /// The server's directory
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
+    /// The directory of a stopped server
+    #[arg(value_name = "DIR", required_unless_present = "name", requires = "to")]
+    pub directory: Option<PathBuf>,
     /// A new directory for the copy
-    pub to: PathBuf,
+    pub to: Option<PathBuf>,
+    /// Have the running server of `--server` copy its rows to DIR/snapshots/NAME
+    #[arg(long, value_name = "NAME", conflicts_with = "directory", requires = "server")]
+    pub name: Option<String>,
+    #[command(flatten)]
+    pub operator: OperatorArguments,
+}
+
+/// A running server, for its operator.
+#[derive(Args)]
+pub struct OperatorArguments {
+    /// A running server, https://HOST:PORT; needs a token of scope admin
+    #[arg(long, value_name = "URL")]
+    pub server: Option<ServerAddress>,
+    #[command(flatten)]
+    pub connection: ConnectionArguments,
 }
 
 #[derive(Args)]
@@ -390,9 +405,11 @@ pub struct RestoreSnapshot {
 
 #[derive(Args)]
 pub struct Compact {
-    /// The server's directory
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
+    /// The directory of a stopped server
+    #[arg(value_name = "DIR", required_unless_present = "server", conflicts_with = "server")]
+    pub directory: Option<PathBuf>,
+    #[command(flatten)]
+    pub operator: OperatorArguments,
 }
 
 pub fn positive(text: &str) -> Result<usize, String> {

@@ -2,16 +2,24 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::json;
 use shard_store::{RedbRows, StoreOptions};
 
 use crate::args::Compact;
 use crate::output::{Output, bytes, grouped};
+use crate::remote::connect;
 
 pub fn run(arguments: &Compact, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
-    let rows = RedbRows::open_existing(&arguments.directory, StoreOptions::default())?;
+    let Some(directory) = &arguments.directory else {
+        let operator = &arguments.operator;
+        let server = operator.server.as_ref().context("neither a directory nor a server")?;
+        connect(server, &operator.connection)?.compact()?;
+        output.line("compacted")?;
+        return output.result(&json!({ "compacted": true }));
+    };
+    let rows = RedbRows::open_existing(directory, StoreOptions::default())?;
     let done = rows.compact()?;
     output.line(format!(
         "{} rows, {} before, {} after",

@@ -2,16 +2,30 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::json;
 use shard_store::{RedbRows, StoreOptions};
 
 use crate::args::{RestoreSnapshot, Snapshot};
 use crate::output::{Output, bytes, grouped};
+use crate::remote::connect;
 
 pub fn take(arguments: &Snapshot, json: Option<&Path>) -> Result<()> {
-    let rows = RedbRows::open_existing(&arguments.directory, StoreOptions::default())?;
-    report(rows.snapshot(&arguments.to)?, &arguments.to, json)
+    let (Some(directory), Some(to)) = (&arguments.directory, &arguments.to) else {
+        return take_of_running(arguments, json);
+    };
+    let rows = RedbRows::open_existing(directory, StoreOptions::default())?;
+    report(rows.snapshot(to)?, to, json)
+}
+
+fn take_of_running(arguments: &Snapshot, json: Option<&Path>) -> Result<()> {
+    let (Some(name), Some(server)) = (&arguments.name, &arguments.operator.server) else {
+        bail!("neither a directory nor a server");
+    };
+    connect(server, &arguments.operator.connection)?.snapshot(name)?;
+    let output = Output::new(json);
+    output.line(format!("the server has the snapshot {name}"))?;
+    output.result(&json!({ "snapshot": name }))
 }
 
 pub fn restore(arguments: &RestoreSnapshot, json: Option<&Path>) -> Result<()> {
