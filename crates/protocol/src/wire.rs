@@ -159,7 +159,7 @@ impl Default for Limits {
             rows: 1 << 26,
             width: 16_384,
             degree: 8192,
-            milliseconds: 4000,
+            milliseconds: 2500,
         }
     }
 }

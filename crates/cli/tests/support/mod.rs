@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports, reason = "every test program uses its own part of this")]
 
+pub mod served;
 pub mod vectors;
 
 use std::collections::BTreeMap;

@@ -20,6 +20,7 @@ mod check;
 mod ledger;
 mod work;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -49,8 +50,14 @@ const REKEYED: &str = "rekeyed";
 /// kills fall into all of its steps.
 const REKEYED_ROWS: usize = 3000;
 
-/// The shortest and the longest time that a server is left alive, in milliseconds.
-const LIFE: std::ops::Range<u64> = 30..1500;
+/// How long a server is left alive, in milliseconds: mostly too short to finish a compaction or a
+/// snapshot of many rows, so that kills fall into them, and in some rounds long enough, so that
+/// what comes after them is seen too.
+const LIFE: Range<u64> = 30..1500;
+const LONG_LIFE: Range<u64> = 3000..8000;
+
+/// Every so many rounds a long one.
+const LONG_EVERY: usize = 5;
 
 /// What the driver prints.
 #[derive(Serialize, Default)]
@@ -174,9 +181,10 @@ impl Driver {
     /// Lets everybody work until the server is about to be killed. What a client was doing at that
     /// moment fails, and is in doubt. Returns the snapshots that were acknowledged.
     fn round(&mut self, server: &mut Served) -> Result<Vec<String>> {
-        let life =
-            Duration::from_millis(LIFE.start + mix(&mut self.random) % (LIFE.end - LIFE.start));
         let round = self.restarts.len();
+        let life = if round.is_multiple_of(LONG_EVERY) { LONG_LIFE } else { LIFE };
+        let life = life.start + mix(&mut self.random) % (life.end - life.start);
+        let life = Duration::from_millis(life);
         let [first, second] = &mut self.writers;
         let rekeyer = &mut self.rekeyer;
         let over = AtomicBool::new(false);
