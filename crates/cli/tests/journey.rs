@@ -126,7 +126,10 @@ fn a_rekey_revokes_the_colleague_and_the_owner_searches_on() {
     world.desk.succeeds(&["rekey", VAULT, "--key-file", KEY]);
     world.succeeds("publish", VAULT, &[]);
     assert_eq!(world.found(VAULT), world.found_embedded());
-    refusal(&colleague(&world), &["epoch"]);
+    let revoked = colleague(&world);
+    let complaint = String::from_utf8(revoked.stderr).expect("errors are text");
+    assert_eq!(revoked.status.code(), Some(1), "{complaint}");
+    assert!(complaint.contains("epoch 1 was replaced by epoch 2"), "{complaint}");
 }
 
 #[test]

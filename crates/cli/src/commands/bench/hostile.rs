@@ -1,9 +1,10 @@
 //! `shard bench hostile`: the worst that single requests can do to a server.
 //!
 //! A server of its own gets, one after the other, the largest and the dearest requests that its
-//! limits let through, and some that they do not. Of each it is told how long the answer took and how much memory the server held meanwhile, and that the
-//! server went on to answer an honest search rightly. Ciphertexts are made of random bytes: any
-//! bytes are a ciphertext of something, and cost the same.
+//! limits let through, and some that they do not. Reported are, for each, how long the answer took
+//! and how much memory the server held meanwhile, and whether it went on to answer an honest
+//! search rightly. Ciphertexts are made of random bytes: any bytes are a ciphertext of something,
+//! and cost the same.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
