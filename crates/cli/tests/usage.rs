@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use support::{Desk, KEY, VAULT, refusal};
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: &[&str] = &[
     "demo",
     "init",
     "ingest",
@@ -21,6 +21,16 @@ const COMMANDS: [&str; 15] = [
     "passphrase",
     "recovery",
     "export",
+    "publish",
+    "backup",
+    "restore",
+    "serve",
+    "token",
+    "verify",
+    "snapshot",
+    "restore-snapshot",
+    "compact",
+    "bench",
     "completions",
 ];
 
