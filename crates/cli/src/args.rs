@@ -269,6 +269,9 @@ pub struct Publish {
     pub vault: VaultArguments,
     #[command(flatten)]
     pub server: ServerArguments,
+    /// Put this vault in place of another one whose collection it is
+    #[arg(long)]
+    pub replace: bool,
 }
 
 #[derive(Args)]
@@ -277,7 +280,7 @@ pub struct Backup {
     pub vault: VaultArguments,
     #[command(flatten)]
     pub server: ServerArguments,
-    /// Put this vault in place of a later one that the server keeps
+    /// Put this vault in place of a later one that the server keeps, or of another vault
     #[arg(long)]
     pub replace: bool,
 }
@@ -288,6 +291,9 @@ pub struct Restore {
     pub vault: VaultArguments,
     #[command(flatten)]
     pub server: ServerArguments,
+    /// Open the vault with its recovery code (SHARD_RECOVERY_CODE, or asked for)
+    #[arg(long, conflicts_with = "key_file")]
+    pub recovery: bool,
 }
 
 #[derive(Args)]

@@ -1,5 +1,6 @@
 //! The server on the network, as the command line names it.
 
+use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -7,11 +8,12 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde::Serialize;
-use shard_client::Collection;
 use shard_client::remote::{
-    Fingerprint, Progress, ProxyAddress, Remote, RemoteOptions, SecretToken, ServerAddress,
-    backup_head, describe, vault_revision,
+    Fingerprint, Progress, ProxyAddress, Remote, RemoteError, RemoteOptions, SecretToken,
+    ServerAddress, backup_head, describe, vault_revision,
 };
+use shard_client::vault::VaultAccess;
+use shard_client::{ClientError, Collection};
 use zeroize::Zeroizing;
 
 use crate::interrupt;
@@ -77,15 +79,28 @@ fn token(arguments: &ConnectionArguments) -> Result<Option<SecretToken>> {
     Ok(Some(SecretToken::new(&Zeroizing::new(text))?))
 }
 
-/// Says so when the server has seen a later state of the vault.
-pub fn warn_if_outdated(remote: &Remote, collection: &Collection) {
-    let ours = vault_revision(collection);
-    if let Some(seen) = remote.revision_seen().filter(|seen| *seen > ours) {
-        note(&format!(
-            "warning: this vault is older than what {} holds (revision {ours}, and {seen} was \
-             published): documents may be missing; use the latest copy or `shard restore`",
-            remote.address()
-        ));
+/// Says so when the server has seen a later state of the vault, or not yet the present one.
+pub fn warn_if_apart(remote: &Remote, collection: &Collection) {
+    let (ours, server) = (vault_revision(collection), remote.address());
+    let Some(seen) = remote.revision_seen() else { return };
+    match (seen.cmp(&ours), collection.access()) {
+        (Ordering::Equal, _) => {}
+        (Ordering::Greater, access) => note(&format!(
+            "warning: this vault is older than what {server} holds (revision {ours}, and {seen} \
+             was published): documents may be missing; {}",
+            match access {
+                VaultAccess::Owner => "use the latest copy or `shard restore`",
+                VaultAccess::Query => "ask its owner for a new one (shard export)",
+            }
+        )),
+        (Ordering::Less, VaultAccess::Owner) => note(&format!(
+            "warning: this vault has changes that are not published at {server} (revision {ours}, \
+             and {seen} was published): shard publish"
+        )),
+        (Ordering::Less, VaultAccess::Query) => note(&format!(
+            "warning: this vault has changes that its owner has not published at {server} yet \
+             (revision {ours}, and {seen} was published)"
+        )),
     }
 }
 
@@ -117,8 +132,13 @@ pub struct ServerStatus {
     pub rows: u64,
     /// Epochs that are being published.
     pub pending: Vec<u64>,
-    /// Generation and bytes of the backup, where there is one.
+    /// Generation and bytes of the backup, where there is one and the token shows it.
     pub backup: Option<BackupStatus>,
+    /// Whether the token shows it.
+    pub backup_shown: bool,
+    /// Who is told.
+    #[serde(skip)]
+    access: VaultAccess,
 }
 
 /// A backup in figures.
@@ -134,8 +154,14 @@ pub struct BackupStatus {
 /// the value under `server` in its JSON.
 pub fn server_status(remote: &Remote, collection: &Collection) -> Result<ServerStatus> {
     let state = describe(remote)?;
-    let backup = backup_head(remote)?
-        .map(|head| BackupStatus { generation: head.generation(), bytes: head.bytes() });
+    let (backup, backup_shown) = match backup_head(remote) {
+        Ok(head) => (head, true),
+        // Who may only read is not given the owner's backup.
+        Err(ClientError::Remote(RemoteError::Forbidden { .. })) => (None, false),
+        Err(error) => return Err(error.into()),
+    };
+    let backup =
+        backup.map(|head| BackupStatus { generation: head.generation(), bytes: head.bytes() });
     let current = |epoch: &&shard_protocol::EpochState| Some(epoch.epoch) == state.current;
     Ok(ServerStatus {
         server: remote.address().to_string(),
@@ -145,30 +171,45 @@ pub fn server_status(remote: &Remote, collection: &Collection) -> Result<ServerS
         rows: state.epochs.iter().find(current).map_or(0, |held| held.rows),
         pending: state.epochs.iter().filter(|held| !current(held)).map(|h| h.epoch.0).collect(),
         backup,
+        backup_shown,
+        access: collection.access(),
     })
 }
 
 impl ServerStatus {
+    /// What there is to do, for an owner or for who may search.
+    fn to_do(&self, owner: &str, query: &str) -> String {
+        match self.access {
+            VaultAccess::Query if query.is_empty() => String::new(),
+            VaultAccess::Query => format!(": {query}"),
+            VaultAccess::Owner => format!(": {owner}"),
+        }
+    }
+
     /// The status for a person.
     pub fn lines(&self) -> Vec<String> {
         let published = match self.epoch {
-            None => "nothing was published yet: shard publish".to_owned(),
+            None => format!("nothing was published yet{}", self.to_do("shard publish", "")),
             Some(epoch) => {
                 let rows = grouped(self.rows as usize);
                 let state = match self.revision.cmp(&self.vault_revision) {
-                    std::cmp::Ordering::Equal => "as in the vault".to_owned(),
-                    std::cmp::Ordering::Less => {
-                        format!("the vault is at {}: shard publish", self.vault_revision)
+                    Ordering::Equal => "as in the vault".to_owned(),
+                    Ordering::Less => {
+                        let next = self.to_do("shard publish", "its owner has yet to publish");
+                        format!("the vault is at {}{next}", self.vault_revision)
                     }
-                    std::cmp::Ordering::Greater => {
-                        format!("the vault is at {}: it is out of date", self.vault_revision)
+                    Ordering::Greater => {
+                        let ask = "it is out of date, ask its owner for a new one";
+                        let next = self.to_do("it is out of date", ask);
+                        format!("the vault is at {}{next}", self.vault_revision)
                     }
                 };
                 format!("{rows} rows of epoch {epoch}, revision {} ({state})", self.revision)
             }
         };
         let backup = match &self.backup {
-            None => "none: shard backup".to_owned(),
+            None if !self.backup_shown => "not shown to this token".to_owned(),
+            None => format!("none{}", self.to_do("shard backup", "")),
             Some(kept) => format!("generation {}, {}", kept.generation, bytes(kept.bytes as f64)),
         };
         let mut lines = vec![

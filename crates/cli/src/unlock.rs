@@ -51,8 +51,13 @@ pub fn present(arguments: &VaultArguments) -> Result<Unlock> {
 
 /// Opens an existing vault with its recovery code.
 pub fn recover(vault: &Path) -> Result<Vault> {
+    Ok(Vault::open(vault, &recovery_code()?)?)
+}
+
+/// The recovery code of a vault that exists here or elsewhere.
+pub fn recovery_code() -> Result<Unlock> {
     let typed = RECOVERY_CODE.obtain("Recovery code: ")?;
-    Ok(Vault::open(vault, &Unlock::Recovery(RecoveryCode::parse(&typed)?))?)
+    Ok(Unlock::Recovery(RecoveryCode::parse(&typed)?))
 }
 
 /// What will open a vault that is about to be made or changed.

@@ -102,6 +102,52 @@ fn a_vault_comes_back_from_the_server_with_nothing_but_what_opens_it() {
 }
 
 #[test]
+fn a_recovery_code_restores_a_vault_whose_key_file_is_lost_as_well() {
+    let (desk, _listening, flags) = world();
+    let made = desk.succeeds(&["recovery", VAULT, "--key-file", KEY, "--json", "-"]);
+    let code = parsed(&made)["code"].as_str().unwrap().to_owned();
+    report(&desk, "backup", VAULT, &flags);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let restore = [&["restore", "new", "--recovery"], &flags[..]].concat();
+    let mut restore = desk.shard(&restore);
+    let said = succeeded(&restore.env("SHARD_RECOVERY_CODE", &code).output().unwrap());
+    assert!(said.contains("next: shard passphrase new --recovery"), "{said}");
+    desk.succeeds(&["status", "new", "--key-file", KEY]);
+}
+
+#[test]
+fn a_collection_is_not_given_to_another_vault_unasked() {
+    let (desk, _listening, flags) = world();
+    published(&desk, &flags);
+    report(&desk, "backup", VAULT, &flags);
+    desk.succeeds(&["init", "other", "--cells", "4", "--key-file", KEY]);
+    desk.succeeds(&["ingest", "other", "docs.npy", "--key-file", KEY]);
+    for name in ["publish", "backup"] {
+        let refused = command(name, "other", &flags);
+        desk.refused(&refused, &["belongs to another vault", "--replace"]);
+        desk.succeeds(&command(name, VAULT, &flags));
+    }
+    for name in ["publish", "backup"] {
+        desk.succeeds(&[&command(name, "other", &flags)[..], &["--replace"]].concat());
+        desk.refused(&command(name, VAULT, &flags), &["belongs to another vault"]);
+    }
+}
+
+#[test]
+fn answers_before_a_failure_are_written() {
+    let (desk, listening, flags) = world();
+    published(&desk, &flags);
+    desk.npy("queries.npy", &random_rows(3, 12, 5));
+    listening.served.will([Mischief::Slow(Duration::from_millis(1)), Mischief::Page(404)]);
+    let more = ["--queries", "queries.npy", "--parallel", "1", "--json", "done.json"];
+    let search = [&command("search", VAULT, &flags)[..], &more].concat();
+    let output = desk.shard(&search).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let done = parsed(&fs::read_to_string(desk.path("done.json")).unwrap());
+    assert_eq!(done.as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn an_outdated_copy_is_told_so() {
     let (desk, _listening, flags) = world();
     fs::create_dir(desk.path("old")).unwrap();
@@ -121,6 +167,13 @@ fn an_outdated_copy_is_told_so() {
     let status = report(&desk, "status", VAULT, &flags);
     assert_eq!(status["server"]["revision"], status["server"]["vault_revision"]);
     assert!(desk.succeeds(&command("status", VAULT, &flags)).contains("as in the vault"));
+    let deleted = desk.succeeds(&["delete", VAULT, "a", "--key-file", KEY]);
+    assert!(deleted.contains("next: shard publish"), "{deleted}");
+    let search = [&command("search", VAULT, &flags)[..], &["--query", "query.npy"]].concat();
+    let output = desk.shard(&search).output().unwrap();
+    assert!(output.status.success());
+    let warning = String::from_utf8(output.stderr).unwrap();
+    assert!(warning.contains("changes that are not published"), "{warning}");
 }
 
 #[test]

@@ -213,6 +213,10 @@ fn an_explanation_has_every_figure_of_the_report_and_names_the_leaks() {
     }
     let plain = desk.succeeds(&search);
     assert!(leaks.iter().all(|leak| !plain.contains(leak)), "{plain}");
+    let more = ["session-linkage", "prefix-scores"];
+    assert!(more.iter().all(|leak| !text.contains(leak)), "neither merged nor in slots: {text}");
+    let slots = desk.succeeds(&[&search[..], &["--explain", "--layout", "slots"]].concat());
+    assert!(more.iter().all(|leak| slots.contains(leak)), "{slots}");
 }
 
 #[test]

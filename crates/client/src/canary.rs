@@ -2,7 +2,7 @@
 //!
 //! A server that answers falsely and watches what the client does next learns about the key of
 //! the request. So every request also names a few canaries: rows whose scores the client can
-//! compute itself. They are drawn from the master secret, one or more a cell, as a residual
+//! compute itself. They are drawn from the epoch's secret, one or more a cell, as a residual
 //! with the variances of the documents' and the norm of one of them,
 //!
 //! ```text

@@ -1,7 +1,7 @@
 //! The client's one error.
 
 use shard_geometry::{CellsError, PcaError, RouteError, SplitError, TuneError, VectorError};
-use shard_protocol::{CandidateError, DecodeError, Refusal, RowHandle};
+use shard_protocol::{CandidateError, DecodeError, Refusal, RefusalCode, RowHandle};
 use shard_rlwe::slots::SlotsError;
 use shard_rlwe::{EntropyError, OperandOverflow, SessionSpent};
 
@@ -121,6 +121,24 @@ pub enum ClientError {
         /// What it does not hold.
         reason: String,
     },
+    /// A vault for searching whose rows the server does not hold, or no longer.
+    #[error(
+        "{reason}; this query vault is out of date or was revoked: ask its owner for a new one \
+         (shard export)"
+    )]
+    Revoked {
+        /// What shows it.
+        reason: String,
+    },
+    /// The collection is another vault's.
+    #[error(
+        "this collection belongs to another vault, whose rows and backup would be lost: use another \
+         collection, or give --replace to put this vault in its place"
+    )]
+    AnotherVault,
+    /// A query vault was to be published.
+    #[error("a query vault can be searched and cannot be published; ask its owner")]
+    SearchOnly,
     /// The backup of a vault.
     #[error(transparent)]
     Backup(#[from] BackupError),
@@ -139,6 +157,19 @@ pub enum ClientError {
     /// The server's answer is not one.
     #[error("the server's answer cannot be read: {0}")]
     Answer(#[from] DecodeError),
+}
+
+impl ClientError {
+    /// The same error for who can neither publish nor restore.
+    pub(crate) fn for_query_vault(self) -> Self {
+        match self {
+            Self::Outdated { reason } | Self::Unpublished { reason } => Self::Revoked { reason },
+            Self::Refused(Refusal { code: RefusalCode::UnknownRow, text }) => {
+                Self::Revoked { reason: text }
+            }
+            other => other,
+        }
+    }
 }
 
 /// Ids of an error that are listed; the others are counted.

@@ -3,10 +3,14 @@
 //!
 //! ```text
 //! prk       = HKDF-Extract(salt = "shard/v1", master)                 SHA-256
-//! epoch_prk = HKDF-Expand(prk, "epoch" || 0 || epoch, 32)             epoch: u64 little-endian
+//! epoch_prk = HKDF-Expand(prk, "epoch" || 0 || epoch || salt, 32)     epoch: u64 little-endian
+//! vault id  = HKDF-Expand(prk, "vault id" || 0, 16)
 //! seed      = HKDF-Expand(epoch_prk, purpose || 0 || subject, 32)
 //! key       = Transform::sample(width, ChaCha20(seed))
 //! ```
+//!
+//! The salt is 32 random bytes drawn when the epoch begins. A vault that was put back to an earlier
+//! state and begins an epoch of a number it has used before thereby gets other keys than then.
 //!
 //! Who holds the secret of an epoch can derive all of that epoch and nothing of another, which is
 //! what a vault that can only search is given.
@@ -24,10 +28,11 @@ use std::sync::Arc;
 use hkdf::{Hkdf, HkdfExtract};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
+use rand_core::CryptoRng;
 use sha2::Sha256;
 use shard_geometry::{OrthogonalKey, StructuredKey, Transform};
 use shard_protocol::{CellTag, Epoch, Row, RowHandle};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::settings::TransformKind;
 use crate::vault::{EpochSecret, MasterSecret};
@@ -38,6 +43,16 @@ const CACHE_BYTES: usize = 512 << 20;
 
 /// Bytes of a content tag.
 pub const CONTENT_TAG_BYTES: usize = 16;
+
+/// Bytes of an epoch's salt.
+const SALT_BYTES: usize = 32;
+
+/// Bytes of a vault's id.
+pub(crate) const VAULT_ID_BYTES: usize = 16;
+
+/// Tells a vault from every other. It opens nothing and is no secret: servers keep it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct VaultId(pub(crate) [u8; VAULT_ID_BYTES]);
 
 /// Whose key it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -56,11 +71,42 @@ pub struct KeySchedule {
     cache: KeyCache,
 }
 
+/// An epoch by its number, which everybody may know, and its salt, which makes it unlike any other
+/// of that number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SaltedEpoch {
+    /// The number.
+    pub epoch: Epoch,
+    /// The salt: no secret, as long as the master secret is one.
+    pub salt: [u8; SALT_BYTES],
+}
+
+impl SaltedEpoch {
+    /// An epoch that begins now.
+    pub fn begin(epoch: Epoch, rng: &mut impl CryptoRng) -> Self {
+        let mut salt = [0; SALT_BYTES];
+        rng.fill_bytes(&mut salt);
+        Self { epoch, salt }
+    }
+}
+
 /// The secret of one epoch.
-pub(crate) fn epoch_secret(master: &MasterSecret, epoch: Epoch) -> EpochSecret {
-    let (prk, _) = Hkdf::<Sha256>::extract(Some(b"shard/v1"), master.expose());
-    let prk = Zeroizing::new(<[u8; 32]>::from(prk));
-    EpochSecret::from_bytes(&expand(&prk, "epoch", &epoch.0.to_le_bytes()))
+pub(crate) fn epoch_secret(master: &MasterSecret, epoch: &SaltedEpoch) -> EpochSecret {
+    let subject = [&epoch.epoch.0.to_le_bytes()[..], &epoch.salt].concat();
+    EpochSecret::from_bytes(&expand(&extract(master), "epoch", &subject))
+}
+
+/// What a server can know a vault by: the same in every epoch, and derived from nothing else.
+pub(crate) fn vault_id(master: &MasterSecret) -> VaultId {
+    VaultId(*expand(&extract(master), "vault id", &[]))
+}
+
+/// `HKDF-Extract("shard/v1", master)`.
+fn extract(master: &MasterSecret) -> Zeroizing<[u8; 32]> {
+    let (mut prk, _) = Hkdf::<Sha256>::extract(Some(b"shard/v1"), master.expose());
+    let copy = Zeroizing::new(prk.into());
+    prk[..].zeroize();
+    copy
 }
 
 /// `HKDF-Expand(prk, purpose || 0 || subject, L)`.
@@ -74,7 +120,7 @@ fn expand<const L: usize>(prk: &[u8; 32], purpose: &str, subject: &[u8]) -> Zero
 
 impl KeySchedule {
     /// The schedule of one epoch of a master secret.
-    pub fn new(master: &MasterSecret, epoch: Epoch) -> Self {
+    pub fn new(master: &MasterSecret, epoch: &SaltedEpoch) -> Self {
         Self::of_epoch(epoch_secret(master, epoch))
     }
 
@@ -92,8 +138,8 @@ impl KeySchedule {
         u64::from_le_bytes(*self.expand::<8>(purpose, subject))
     }
 
-    /// The server's name for a row. `attempt` counts up when two ids collide, when a row with a
-    /// key of its own is replaced, and when rows were deleted.
+    /// The server's name for a row. `attempt` counts up when two ids collide, when a document
+    /// is replaced, and when rows were deleted.
     pub fn row_handle(&self, id: &str, attempt: u32) -> RowHandle {
         let subject = [&attempt.to_le_bytes()[..], id.as_bytes()].concat();
         RowHandle(self.word("row handle", &subject))

@@ -41,7 +41,7 @@ pub use collection::{
 };
 pub use error::ClientError;
 pub use index::Index;
-pub use keys::{CONTENT_TAG_BYTES, KeyOwner, KeySchedule};
+pub use keys::{CONTENT_TAG_BYTES, KeyOwner, KeySchedule, SaltedEpoch};
 pub use model::{Model, TuningRecord, WidthTried};
 pub use payload::PayloadError;
 pub use search::{Answer, Cost, LayoutChoice, SearchOptions, Searcher, Timings};

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use crate::error::ClientError;
-use crate::keys::{KeyOwner, KeySchedule};
+use crate::keys::{KeyOwner, KeySchedule, SaltedEpoch};
 use crate::payload::{PayloadError, Reader, Writer};
 use crate::settings::{CellCount, Choice, Settings};
 
-/// Version 1 belonged to a key schedule without secrets of epochs.
-const VERSION: u16 = 2;
+/// Version 1 belonged to a key schedule without secrets of epochs, version 2 to one without salts.
+const VERSION: u16 = 3;
 
 /// Fewest candidates that are chosen automatically: a corpus may grow after it was fitted.
 const FEWEST_CANDIDATES: usize = 32;
@@ -68,7 +68,7 @@ impl From<&Tuning> for TuningRecord {
 /// A fitted model.
 pub struct Model {
     settings: Settings,
-    epoch: Epoch,
+    epoch: SaltedEpoch,
     pca: Pca,
     /// `V^T mu`, which centres a projected query.
     projected_mean: Vec<f64>,
@@ -85,7 +85,7 @@ impl Model {
     /// choices are made for.
     pub fn fit(
         settings: &Settings,
-        epoch: Epoch,
+        epoch: SaltedEpoch,
         vectors: &VectorSet,
         queries: Option<&VectorSet>,
     ) -> Result<Self, ClientError> {
@@ -134,7 +134,7 @@ impl Model {
     }
 
     /// The same model under the keys and names of another epoch.
-    pub(crate) fn in_epoch(self, epoch: Epoch) -> Self {
+    pub(crate) fn in_epoch(self, epoch: SaltedEpoch) -> Self {
         Self { epoch, ..self }
     }
 
@@ -145,7 +145,12 @@ impl Model {
 
     /// The generation of keys and names.
     pub fn epoch(&self) -> Epoch {
-        self.epoch
+        self.epoch.epoch
+    }
+
+    /// What its keys and names are derived from beside the master secret.
+    pub fn salted_epoch(&self) -> &SaltedEpoch {
+        &self.epoch
     }
 
     /// The principal basis.
@@ -201,7 +206,8 @@ impl Model {
         let mut writer = Writer::new(VERSION);
         writer.string(&json(serde_json::json!(self.settings)));
         writer.string(&json(serde_json::json!(self.tuning)));
-        writer.u64(self.epoch.0);
+        writer.u64(self.epoch.epoch.0);
+        writer.bytes.extend_from_slice(&self.epoch.salt);
         writer.u64(self.split.public() as u64);
         writer.u64(self.candidates as u64);
         writer.u64(i64::from(self.operand_scale.exponent()) as u64);
@@ -219,7 +225,7 @@ impl Model {
         let mut reader = Reader::new(bytes, VERSION)?;
         let settings: Settings = serde_json::from_str(&reader.string()?).map_err(invalid)?;
         let tuning = serde_json::from_str(&reader.string()?).map_err(invalid)?;
-        let epoch = Epoch(reader.u64()?);
+        let epoch = SaltedEpoch { epoch: Epoch(reader.u64()?), salt: reader.array()? };
         let public = reader.size()?;
         let candidates = reader.size()?;
         let exponent = i32::try_from(reader.u64()? as i64).map_err(invalid)?;
@@ -301,7 +307,7 @@ pub(crate) fn most_candidates(cells: CellCount) -> usize {
 impl std::fmt::Debug for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Model")
-            .field("epoch", &self.epoch)
+            .field("epoch", &self.epoch.epoch)
             .field("split", &self.split)
             .field("settings", &self.settings)
             .finish_non_exhaustive()

@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    fn array<const L: usize>(&mut self) -> Result<[u8; L], PayloadError> {
+    pub(crate) fn array<const L: usize>(&mut self) -> Result<[u8; L], PayloadError> {
         Ok(self.take(L)?.try_into().expect("exactly L bytes were taken"))
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A request takes a session for itself until its answer has been checked. So nobody spends the
 //! last request of a secret twice, and nobody goes on using a secret under which an answer turned
-//! out false: it is dropped before the next one could take it. Requests at the same time take
+//! out false: it is dropped before the next one could take it, and with it every other session of
+//! the pool, those in use once they come back. Requests at the same time take
 //! different sessions, up to [`MOST_SESSIONS`]; beyond that they wait.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -42,11 +43,13 @@ struct State<S: Session> {
     idle: Vec<S>,
     /// Shapes of those in use.
     taken: Vec<S::Shape>,
+    /// False answers so far. A session taken before the last of them does not come back.
+    generation: u64,
 }
 
 impl<S: Session> Default for Pool<S> {
     fn default() -> Self {
-        let state = State { idle: Vec::new(), taken: Vec::new() };
+        let state = State { idle: Vec::new(), taken: Vec::new(), generation: 0 };
         Self { state: Mutex::new(state), freed: Condvar::new() }
     }
 }
@@ -56,6 +59,8 @@ struct Lease<'a, S: Session> {
     pool: &'a Pool<S>,
     shape: S::Shape,
     session: Option<S>,
+    /// The pool's when the place was taken.
+    generation: u64,
 }
 
 impl<S: Session> Pool<S> {
@@ -115,7 +120,7 @@ impl<S: Session> Pool<S> {
         };
         let shape = session.as_ref().map_or_else(|| needed.clone(), S::shape);
         state.taken.push(shape.clone());
-        Lease { pool: self, shape, session }
+        Lease { pool: self, shape, session, generation: state.generation }
     }
 }
 
@@ -161,9 +166,14 @@ impl<S: Session> Lease<'_, S> {
             Err(error @ ClientError::Refused(_)) => !is_unknown_session(error),
             Err(_) => false,
         };
-        if sound && session.remaining() > 0 {
-            self.pool.lock().idle.push(session);
+        let mut state = self.pool.lock();
+        if matches!(outcome, Err(ClientError::FalseAnswer { .. })) {
+            state.generation += 1;
+            state.idle.clear();
+        } else if sound && session.remaining() > 0 && self.generation == state.generation {
+            state.idle.push(session);
         }
+        drop(state);
         outcome
     }
 }

@@ -188,7 +188,10 @@ fn an_upsert_replaces_by_id_and_adds_the_rest_without_refitting() {
     let collection = Collection::open(&world.vault).unwrap();
     assert_eq!(collection.index().rows(), 61);
     assert_eq!(collection.index().id(60), "new-1");
-    assert_eq!(collection.index().handle(5), before.index().handle(5));
+    let renamed = |row| collection.index().handle(row) != before.index().handle(row);
+    assert!(renamed(5) && renamed(7) && !renamed(6), "what was replaced has another name");
+    let error = searcher(&world.vault).search(&before, fresh.row(0), &options()).unwrap_err();
+    assert!(matches!(error, ClientError::Refused(_)), "an older copy is told: {error}");
     assert_eq!(stored_vectors(&world.vault).unwrap().row(5), fresh.row(0));
     assert_eq!(release(&world.vault).unwrap().rows().len(), 61 + 32); // with the canaries
 

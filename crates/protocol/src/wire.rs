@@ -104,14 +104,15 @@ impl MessageKind {
             | Self::SlotsRequest
             | Self::OpenSession
             | Self::OpenSlotsSession
-            | Self::Describe
-            | Self::FetchBlob
-            | Self::ListBlobs => Some(Access::Read),
+            | Self::Describe => Some(Access::Read),
             Self::PublishRows
             | Self::ListTags
             | Self::DeleteRows
             | Self::ActivateEpoch
             | Self::PutBlob
+            // A keyring can be guessed at by whoever has it, so readers are not given the backup.
+            | Self::FetchBlob
+            | Self::ListBlobs
             | Self::DeleteBlob => Some(Access::Write),
             Self::RowBatch
             | Self::RerankResponse

@@ -9,7 +9,7 @@ use rand::rngs::SysRng;
 use serde_json::json;
 use shard_client::{Collection, Documents, ingest, synchronise, upkeep};
 
-use super::{drift, vectors};
+use super::{drift, publish_next, vectors};
 use crate::args::Ingest;
 use crate::input::{read_parquet, read_queries, read_vectors};
 use crate::output::{Output, grouped, progress};
@@ -68,6 +68,9 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
         grouped(done.replaced),
         grouped(collection.index().rows()),
     ))?;
+    if !done.fitted {
+        publish_next(&output, &arguments.vault.vault)?;
+    }
     let upkeep = upkeep(&vault)?;
     drift::say_when_due(&output, &upkeep, &arguments.vault.vault)?;
     output.result(&json!({

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::json;
-use shard_client::remote::publish;
+use shard_client::remote::{PublishOptions, publish_with};
 use shard_client::{Collection, release};
 
 use crate::args::Publish;
@@ -14,12 +14,14 @@ use crate::{interrupt, remote, unlock};
 pub fn run(arguments: &Publish, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
     let vault = unlock::open(&arguments.vault)?;
+    vault.require_owner("be published")?;
     let collection = Collection::open(&vault)?;
     let release = release(&vault)?;
     let server = arguments.server.connect()?;
     interrupt::watch();
     let bar = progress("publishing", release.rows().len());
-    let done = publish(&collection, &release, &server, &remote::follow(&bar));
+    let options = PublishOptions { replace: arguments.replace };
+    let done = publish_with(options, &collection, &release, &server, &remote::follow(&bar));
     bar.finish_and_clear();
     let done = done?;
     output.line(format!(

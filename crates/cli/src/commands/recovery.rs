@@ -1,8 +1,9 @@
 //! `shard recovery`.
 
+use std::io::Write;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use rand::rand_core::UnwrapErr;
 use rand::rngs::SysRng;
@@ -22,14 +23,21 @@ pub fn run(arguments: &Recovery, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
     let mut vault = unlock::open(&arguments.vault)?;
     let replaced = vault.has_recovery();
-    let code = vault.add_recovery(&mut UnwrapErr(SysRng))?.expose();
+    let prepared = vault.prepare_recovery(&mut UnwrapErr(SysRng))?;
+    let code = prepared.code().expose();
     let directory = printable(&arguments.vault.vault.display().to_string());
     output
         .line("write this code down and keep it away from this machine; it is not shown again:")?;
     output.line(format!("\n  {}\n", *code))?;
+    output.result(&json!({ "code": *code, "replaced": replaced }))?;
+    // Whoever cannot see the new code keeps the old one.
+    std::io::stdout().flush()?;
+    vault.replace_recovery(&prepared).context(match replaced {
+        true => "the new code opens nothing, and the one made before is still good",
+        false => "the new code opens nothing",
+    })?;
     if replaced {
         output.line("the code made before opens nothing any more")?;
     }
-    output.line(format!("when it is needed: shard passphrase {directory} --recovery"))?;
-    output.result(&json!({ "code": *code, "replaced": replaced }))
+    output.line(format!("when it is needed: shard passphrase {directory} --recovery"))
 }

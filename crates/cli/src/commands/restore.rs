@@ -7,13 +7,16 @@ use serde_json::json;
 use shard_client::remote::restore;
 
 use crate::args::Restore;
-use crate::output::{Output, bytes, progress};
+use crate::output::{Output, bytes, printable, progress};
 use crate::{interrupt, remote, unlock};
 
 pub fn run(arguments: &Restore, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
     let server = arguments.server.connect()?;
-    let unlock = unlock::present(&arguments.vault)?;
+    let unlock = match arguments.recovery {
+        true => unlock::recovery_code()?,
+        false => unlock::present(&arguments.vault)?,
+    };
     interrupt::watch();
     let bar = progress("restoring", 0);
     let done = restore(&server, &arguments.vault.vault, &unlock, &remote::follow(&bar));
@@ -26,6 +29,10 @@ pub fn run(arguments: &Restore, json: Option<&Path>) -> Result<()> {
         done.files,
         bytes(done.bytes as f64),
     ))?;
+    if arguments.recovery {
+        let directory = printable(&directory.to_string());
+        output.line(format!("next: shard passphrase {directory} --recovery"))?;
+    }
     output.result(&json!({
         "vault": arguments.vault.vault,
         "generation": done.generation,

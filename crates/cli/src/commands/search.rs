@@ -59,7 +59,7 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
             let remote = remote::connect(address, &arguments.connection)?;
             let parallel = arguments.parallel.unwrap_or(2 * cores);
             let outcome = batch.search(&remote, parallel, arguments.explain, &output);
-            remote::warn_if_outdated(&remote, &collection);
+            remote::warn_if_apart(&remote, &collection);
             outcome
         }
         None => {
@@ -107,8 +107,11 @@ impl Batch<'_> {
         let outcome = searcher.search_many(collection, queries, self.options, parallel, each);
         bar.finish_and_clear();
         printed?;
+        // What was answered is not lost with the query that was not.
+        if outcome.is_ok() || !results.is_empty() {
+            output.result(&results)?;
+        }
         outcome?;
-        output.result(&results)?;
         if results.len() < self.ids.len() {
             let done = format!("{} of {} queries were answered", results.len(), self.ids.len());
             return Err(anyhow::Error::new(ClientError::Cancelled).context(done));
@@ -178,7 +181,7 @@ fn explanation(answer: &Answer) -> String {
     let cost = &answer.cost;
     let ms = |duration: std::time::Duration| format!("{:.2} ms", duration.as_secs_f64() * 1e3);
     let t = &cost.timings;
-    let saw = [
+    let mut saw = vec![
         (Leak::ActiveCells, format!("{} cells", cost.active_cells)),
         (
             Leak::CandidateHandles,
@@ -189,6 +192,17 @@ fn explanation(answer: &Answer) -> String {
             format!("{} up, {} down", bytes(cost.bytes_up as f64), bytes(cost.bytes_down as f64)),
         ),
     ];
+    if cost.plan.as_ref().is_none_or(|plan| plan.span.is_some()) {
+        let keys = match cost.bytes_once {
+            0 => "keys sent before".to_owned(),
+            sent => format!("{} of keys sent first", bytes(sent as f64)),
+        };
+        saw.push((Leak::SessionLinkage, keys));
+    }
+    if cost.plan.is_none() {
+        let scores = cost.candidates + cost.canaries;
+        saw.push((Leak::PrefixScores, format!("{scores} scores")));
+    }
     let mut lines = vec![
         format!(
             "  time    {} = route {} + turn {} + encrypt {} + server {} + open {}",

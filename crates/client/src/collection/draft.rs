@@ -120,7 +120,7 @@ impl Draft {
             let known = self.index.rows_by_id();
             documents.ids.iter().map(|id| known.get(id.as_str()).copied()).collect()
         };
-        let handles = self.name(documents.ids, &existing);
+        let handles = self.name(documents, &existing);
         let replaced: HashSet<RowHandle> =
             existing.iter().flatten().map(|row| self.index.handle(*row)).collect();
         let protected = protect(&self.model, &self.keys, documents.vectors, &handles, progress)?;
@@ -130,22 +130,27 @@ impl Draft {
         Ok(places)
     }
 
-    /// The handle of each document.
-    fn name(&self, ids: &[String], existing: &[Option<u32>]) -> Vec<RowHandle> {
+    /// The handle of each document. Another vector under a known id gets a new one, for two
+    /// reasons: an older copy of the vault is then told that its row is gone, where it would
+    /// otherwise add a new residual to an old prefix; and where the name makes the key, two
+    /// vectors under one key would show their inner product. The same vector again is the same
+    /// row.
+    fn name(&self, documents: &Documents<'_>, existing: &[Option<u32>]) -> Vec<RowHandle> {
         let mut in_use = self.index.handles_in_use();
-        ids.iter()
-            .zip(existing)
-            .map(|(id, existing)| match existing {
-                // A row whose key is its own gets a new name and with it a new key: two vectors
-                // under one key would show their inner product.
-                Some(row) if self.model.cells().is_some() => self.index.handle(*row),
-                _ => {
-                    let before = existing.map(|row| self.index.handle(row));
-                    let first = self.index.first_attempt();
-                    assign_handle(&self.keys, id, before, first, &mut in_use)
-                }
-            })
-            .collect()
+        let first = self.index.first_attempt();
+        let ids = documents.ids.iter().zip(existing).enumerate();
+        ids.map(|(at, (id, existing))| match existing {
+            Some(row) if self.vector(*row) == documents.vectors.row(at) => self.index.handle(*row),
+            _ => {
+                let before = existing.map(|row| self.index.handle(row));
+                assign_handle(&self.keys, id, before, first, &mut in_use)
+            }
+        })
+        .collect()
+    }
+
+    fn vector(&self, row: u32) -> &[f32] {
+        &self.values[row as usize * self.width..][..self.width]
     }
 
     fn record(

@@ -11,7 +11,7 @@ use super::draft::Draft;
 use super::ingest::Documents;
 use super::{Collection, stored_vectors, upkeep, vault_settings};
 use crate::error::ClientError;
-use crate::keys::KeySchedule;
+use crate::keys::{KeySchedule, SaltedEpoch};
 use crate::model::Model;
 use crate::vault::Vault;
 
@@ -41,13 +41,13 @@ pub fn refit(
     let vault = transaction.vault();
     let before = Collection::open(vault)?;
     let vectors = stored_vectors(vault)?;
-    let epoch = next(&before);
+    let epoch = next(&before, rng);
     let model = Model::fit(&vault_settings(vault)?, epoch, &vectors, sample_queries)?;
     let documents = Documents { ids: before.index.ids(), vectors: &vectors, sample_queries };
-    let keys = KeySchedule::new(vault.master()?, epoch);
+    let keys = KeySchedule::new(vault.master()?, &epoch);
     let draft = Draft::fitted(model, keys, &documents, progress)?;
     draft.commit(transaction, rng)?;
-    Ok(NewEpoch { epoch, documents: vectors.rows() })
+    Ok(NewEpoch { epoch: epoch.epoch, documents: vectors.rows() })
 }
 
 /// Begins a new epoch with the same model: fresh keys, names and canaries. Query vaults exported
@@ -66,16 +66,17 @@ pub fn rekey(
     let vault = transaction.vault();
     let before = Collection::open(vault)?;
     let vectors = stored_vectors(vault)?;
-    let epoch = next(&before);
+    let epoch = next(&before, rng);
     let Collection { model, index, .. } = before;
     let documents = Documents { ids: index.ids(), vectors: &vectors, sample_queries: None };
-    let keys = KeySchedule::new(vault.master()?, epoch);
+    let keys = KeySchedule::new(vault.master()?, &epoch);
     let draft = Draft::rekeyed(model.in_epoch(epoch), keys, &documents, upkeep(vault)?, progress)?;
     draft.commit(transaction, rng)?;
-    Ok(NewEpoch { epoch, documents: vectors.rows() })
+    Ok(NewEpoch { epoch: epoch.epoch, documents: vectors.rows() })
 }
 
-fn next(collection: &Collection) -> Epoch {
+fn next(collection: &Collection, rng: &mut impl CryptoRng) -> SaltedEpoch {
     let epoch = collection.epoch().0.checked_add(1);
-    Epoch(epoch.expect("epochs are begun one by one, fewer than 2^64 times"))
+    let epoch = Epoch(epoch.expect("epochs are begun one by one, fewer than 2^64 times"));
+    SaltedEpoch::begin(epoch, rng)
 }

@@ -72,7 +72,7 @@ pub fn export_query_vault(
     for kind in [FileKind::Settings, FileKind::Model, FileKind::Index] {
         payloads.push((kind, vault.read(kind)?));
     }
-    let secret = epoch_secret(vault.master()?, epoch);
+    let secret = epoch_secret(vault.master()?, collection.model().salted_epoch());
     let mut exported = Vault::create_query(directory, secret, unlock, cost, rng)?;
     match fill(&mut exported, &payloads, rng) {
         Ok(()) => Ok(exported),

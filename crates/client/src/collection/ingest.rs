@@ -9,7 +9,7 @@ use shard_protocol::Epoch;
 use super::draft::Draft;
 use super::vault_settings;
 use crate::error::ClientError;
-use crate::keys::KeySchedule;
+use crate::keys::{KeySchedule, SaltedEpoch};
 use crate::model::Model;
 use crate::vault::{FileKind, Vault};
 
@@ -107,9 +107,9 @@ fn take(
         draft
     } else {
         let settings = vault_settings(vault)?;
-        let model =
-            Model::fit(&settings, FIRST_EPOCH, documents.vectors, documents.sample_queries)?;
-        let keys = KeySchedule::new(vault.master()?, FIRST_EPOCH);
+        let epoch = SaltedEpoch::begin(FIRST_EPOCH, rng);
+        let keys = KeySchedule::new(vault.master()?, &epoch);
+        let model = Model::fit(&settings, epoch, documents.vectors, documents.sample_queries)?;
         done = Ingested { added: count, replaced: 0, deleted: 0, fitted: true };
         Draft::fitted(model, keys, documents, progress)?
     };

@@ -20,12 +20,12 @@ use shard_protocol::Epoch;
 
 use crate::error::ClientError;
 use crate::index::Index;
-use crate::keys::KeySchedule;
+use crate::keys::{KeySchedule, VaultId, vault_id};
 use crate::model::Model;
 use crate::payload::PayloadError;
 use crate::settings::Settings;
 use crate::upkeep::Upkeep;
-use crate::vault::{EpochSecret, FileKind, KdfCost, Unlock, Vault};
+use crate::vault::{EpochSecret, FileKind, KdfCost, Unlock, Vault, VaultAccess};
 
 pub use delete::{Deleted, MissingIds, delete_documents};
 pub use epoch::{NewEpoch, refit, rekey};
@@ -41,6 +41,8 @@ pub struct Collection {
     index: Index,
     keys: KeySchedule,
     revision: u64,
+    /// Of the vault, where it is its owner's.
+    vault: Option<VaultId>,
 }
 
 /// Makes a vault that remembers its settings and holds no documents.
@@ -96,15 +98,19 @@ impl Collection {
         let count = model.cells().map(|cells| cells.count());
         let index = Index::decode(&vault.read(FileKind::Index)?, model.split().public(), count)
             .map_err(unusable("index"))?;
-        let (keys, revision) = match vault.epoch_secret() {
-            None => (KeySchedule::new(vault.master()?, model.epoch()), vault.generation()),
+        let (keys, revision, id) = match vault.epoch_secret() {
+            None => {
+                let master = vault.master()?;
+                let keys = KeySchedule::new(master, model.salted_epoch());
+                (keys, vault.generation(), Some(vault_id(master)))
+            }
             Some(secret) => {
                 let revision = Origin::read(vault, model.epoch())?.revision;
                 let secret = EpochSecret::from_bytes(secret.expose());
-                (KeySchedule::of_epoch(secret), revision)
+                (KeySchedule::of_epoch(secret), revision, None)
             }
         };
-        Ok(Self { model, index, keys, revision })
+        Ok(Self { model, index, keys, revision, vault: id })
     }
 
     /// The model.
@@ -125,6 +131,16 @@ impl Collection {
     /// The epoch of the keys and names.
     pub fn epoch(&self) -> Epoch {
         self.model.epoch()
+    }
+
+    /// What may be done with its vault.
+    pub fn access(&self) -> VaultAccess {
+        self.vault.map_or(VaultAccess::Query, |_| VaultAccess::Owner)
+    }
+
+    /// The id of its vault; `None` for a query vault, which cannot know.
+    pub(crate) fn vault_id(&self) -> Option<VaultId> {
+        self.vault
     }
 
     /// Which state of the owner's vault this is: its generation. A query vault remembers that of

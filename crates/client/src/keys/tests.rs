@@ -1,9 +1,13 @@
 use super::*;
 
-const EPOCH: Epoch = Epoch(1);
+const EPOCH: SaltedEpoch = epoch(1);
 
-fn schedule(epoch: Epoch) -> KeySchedule {
-    KeySchedule::new(&MasterSecret::from_bytes(&[7; 32]), epoch)
+const fn epoch(number: u64) -> SaltedEpoch {
+    SaltedEpoch { epoch: Epoch(number), salt: [9; SALT_BYTES] }
+}
+
+fn schedule(epoch: SaltedEpoch) -> KeySchedule {
+    KeySchedule::new(&MasterSecret::from_bytes(&[7; 32]), &epoch)
 }
 
 fn image(key: &Transform) -> Vec<f64> {
@@ -24,7 +28,7 @@ fn row() -> Row {
     Row { cell: CellTag(3), handle: RowHandle(5), coordinates: vec![1, -2, i32::MAX] }
 }
 
-/// Master secret of 32 bytes 7, epoch 1, width 288, the image of `x_i = 1 / (i + 1)`. These
+/// Master secret of 32 bytes 7, epoch 1, salt of 32 bytes 9, width 288, the image of `x_i = 1 / (i + 1)`. These
 /// figures must hold on every machine and in every later version: rows on servers depend on
 /// them.
 #[test]
@@ -40,16 +44,18 @@ fn golden_keys_and_names_do_not_change() {
             keys.cell_tag(KeyOwner::Cell(3)).0,
         ],
         [
-            5_760_923_811_183_175_418,
-            3_293_506_617_684_089_101,
-            9_649_014_578_327_980_399,
-            9_357_491_888_339_962_382,
+            8_323_247_522_518_280_580,
+            13_138_214_645_370_892_368,
+            13_202_962_767_984_855_475,
+            14_351_794_810_158_201_448,
         ]
     );
     assert_eq!(
         u128::from_le_bytes(keys.content_tag(&row())),
-        291_939_084_691_678_693_984_261_965_889_886_358_909
+        100_428_756_987_453_789_489_206_829_064_994_103_306
     );
+    let id = vault_id(&MasterSecret::from_bytes(&[7; 32]));
+    assert_eq!(u128::from_le_bytes(id.0), 241_121_913_112_316_278_815_299_985_210_323_811_516);
 }
 
 #[test]
@@ -57,9 +63,11 @@ fn every_part_of_the_label_changes_the_key() {
     let derive = |keys: &KeySchedule, kind, owner| image(&keys.derive(kind, 16, owner));
     let keys = schedule(EPOCH);
     let base = derive(&keys, TransformKind::Orthogonal, KeyOwner::Cell(1));
-    let other = KeySchedule::new(&MasterSecret::from_bytes(&[8; 32]), EPOCH);
+    let salted = schedule(SaltedEpoch { salt: [8; SALT_BYTES], ..EPOCH });
+    let other = KeySchedule::new(&MasterSecret::from_bytes(&[8; 32]), &EPOCH);
     for (keys, kind, owner) in [
-        (&schedule(Epoch(2)), TransformKind::Orthogonal, KeyOwner::Cell(1)),
+        (&schedule(epoch(2)), TransformKind::Orthogonal, KeyOwner::Cell(1)),
+        (&salted, TransformKind::Orthogonal, KeyOwner::Cell(1)),
         (&keys, TransformKind::Orthogonal, KeyOwner::Cell(2)),
         (&keys, TransformKind::Orthogonal, KeyOwner::Row(RowHandle(1))),
         (&keys, TransformKind::Structured, KeyOwner::Cell(1)),
@@ -67,14 +75,14 @@ fn every_part_of_the_label_changes_the_key() {
     ] {
         assert_ne!(base, derive(keys, kind, owner));
     }
-    assert_ne!(keys.row_handle("a", 0), schedule(Epoch(2)).row_handle("a", 0));
+    assert_ne!(keys.row_handle("a", 0), schedule(epoch(2)).row_handle("a", 0));
     assert_ne!(keys.row_handle("a", 0), keys.row_handle("a", 1));
 }
 
 #[test]
 fn an_epochs_secret_gives_the_schedule_of_that_epoch() {
     let master = MasterSecret::from_bytes(&[7; 32]);
-    let given = KeySchedule::of_epoch(epoch_secret(&master, EPOCH));
+    let given = KeySchedule::of_epoch(epoch_secret(&master, &EPOCH));
     let owner = KeyOwner::Cell(1);
     assert_eq!(
         image(&given.derive(TransformKind::Orthogonal, 16, owner)),
@@ -82,9 +90,9 @@ fn an_epochs_secret_gives_the_schedule_of_that_epoch() {
     );
     assert_eq!(given.row_handle("a", 0), schedule(EPOCH).row_handle("a", 0));
     // Were the secret of epoch 1 taken for a master secret, epoch 2 would still be another.
-    let mistaken = MasterSecret::from_bytes(epoch_secret(&master, EPOCH).expose());
-    let next = KeySchedule::new(&mistaken, Epoch(2));
-    assert_ne!(next.row_handle("a", 0), schedule(Epoch(2)).row_handle("a", 0));
+    let mistaken = MasterSecret::from_bytes(epoch_secret(&master, &EPOCH).expose());
+    let next = KeySchedule::new(&mistaken, &epoch(2));
+    assert_ne!(next.row_handle("a", 0), schedule(epoch(2)).row_handle("a", 0));
 }
 
 #[test]
@@ -92,7 +100,7 @@ fn equal_rows_have_equal_tags_within_an_epoch_and_others_across_epochs() {
     let keys = schedule(EPOCH);
     let tag = keys.content_tag(&row());
     assert_eq!(tag, schedule(EPOCH).content_tag(&row()));
-    assert_ne!(tag, schedule(Epoch(2)).content_tag(&row()));
+    assert_ne!(tag, schedule(epoch(2)).content_tag(&row()));
     for other in [
         Row { cell: CellTag(4), ..row() },
         Row { handle: RowHandle(6), ..row() },

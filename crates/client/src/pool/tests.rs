@@ -166,3 +166,23 @@ fn a_panic_frees_its_place() {
     }
     assert_eq!(bench.served(1).1, KEY_BYTES);
 }
+
+#[test]
+fn a_false_answer_retires_every_session_and_those_in_use_as_they_come_back() {
+    let bench = Arc::new(Bench::default());
+    let lie = || ClientError::FalseAnswer { wrong: 1, checked: 8 };
+    // The outer request is under way while one inside meets a lie, and a third session is idle.
+    let honest = bench.request(1, |_| {
+        bench
+            .request(1, |_| {
+                bench.served(1);
+                Err(lie())
+            })
+            .unwrap_err();
+        Ok(())
+    });
+    assert_eq!(honest.unwrap(), (0, KEY_BYTES), "its own answer was sound");
+    assert_eq!(bench.pool.held(), None);
+    assert_eq!(bench.served(1), (3, KEY_BYTES));
+    assert_eq!(bench.served(1), (3, 0), "sessions opened since then stay");
+}

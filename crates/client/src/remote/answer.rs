@@ -123,12 +123,13 @@ pub(super) enum Unread {
 }
 
 impl Unread {
-    pub(super) fn into_failure(self, link: &Link) -> Failure {
+    /// `patience` is how long the request was given.
+    pub(super) fn into_failure(self, link: &Link, patience: Duration) -> Failure {
         match self {
             Self::TooLong(limit) => {
                 RemoteError::TooLong { server: link.address.to_string(), limit }.into()
             }
-            Self::Broken(error) => link.broken(&error),
+            Self::Broken(error) => link.broken(&error, patience),
         }
     }
 }

@@ -10,12 +10,14 @@ use shard_protocol::{
     RefusalCode, declassify,
 };
 
+use super::claim::{IDENTITY, claim};
 use super::head::{
     BackupError, BackupFile, BackupHead, HEAD, PIECE_BYTES, PREFIX, is_vault_file, piece_name,
 };
 use super::hex::Sha256Digest;
 use super::{Progress, Watch};
 use crate::error::ClientError;
+use crate::keys::vault_id;
 use crate::session::{accepted, exchange};
 use crate::transport::Transport;
 use crate::vault::Vault;
@@ -23,7 +25,8 @@ use crate::vault::Vault;
 /// How to back up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BackupOptions {
-    /// Whether to put this vault in place of a later one, or of a backup that cannot be read.
+    /// Whether to put this vault in place of a later one, of another vault, or of a backup that
+    /// cannot be read.
     pub replace: bool,
 }
 
@@ -46,7 +49,7 @@ pub struct BackedUp {
 /// writer lock, so that the files belong together.
 ///
 /// # Errors
-/// When the vault is being written to, a later one is kept there, the server refuses or cannot be
+/// When this is a query vault, it is being written to, a later one or another vault is kept there, the server refuses or cannot be
 /// reached, and when `watch` ended it. The earlier backup is then still whole.
 pub fn backup(
     vault: &mut Vault,
@@ -55,7 +58,10 @@ pub fn backup(
     watch: &Watch<'_>,
 ) -> Result<BackedUp, ClientError> {
     let (directory, generation) = (vault.directory().to_owned(), vault.generation());
+    vault.require_owner("be backed up")?;
+    let id = vault_id(vault.master()?);
     let _lock = vault.transaction()?;
+    claim(id, options.replace, transport)?;
     match backup_head(transport) {
         Ok(Some(kept)) if kept.generation() > generation && !options.replace => {
             return Err(BackupError::Later { kept: kept.generation(), given: generation }.into());
@@ -82,7 +88,7 @@ pub fn backup(
     let listed = head.pieces();
     let mut removed = 0;
     for name in upload.kept.keys() {
-        let ours = name.as_str().starts_with(PREFIX) && name.as_str() != HEAD;
+        let ours = name.as_str().starts_with(PREFIX) && ![HEAD, IDENTITY].contains(&name.as_str());
         if ours && !listed.contains(name) {
             let message = DeleteBlob::new(declassify(name.clone(), Leak::SealedBlobs)).encode();
             accepted(transport, message, &Limits::default())?;

@@ -147,7 +147,8 @@ fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn
     })
 }
 
-/// What a failed request was: with the certificate first, which hides deep inside.
+/// What a failed request was: with the certificate first, which hides deep inside. `timeouts` are
+/// those that it was made under.
 pub(super) fn of_request(
     error: &reqwest::Error,
     server: String,

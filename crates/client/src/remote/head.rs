@@ -36,6 +36,10 @@ pub(super) const PREFIX: &str = "vault.";
 
 const VERSION: u16 = 1;
 
+/// Bytes of a file without a generation at most: these are fetched before anything vouches for
+/// what the head says.
+const SMALL_BYTES: u64 = 1 << 20;
+
 /// Files without a generation in their name, in the order in which a restore needs them.
 const FIXED: [&str; 3] = ["KEYRING", "KEYRING.recovery", "MANIFEST"];
 
@@ -174,6 +178,10 @@ impl BackupHead {
         if head.files.iter().any(|file| pieces(file) != file.pieces.len() as u64) {
             return Err(wrong("files of another length than their pieces"));
         }
+        let small = |file: &&BackupFile| FIXED.contains(&file.name.as_str());
+        if head.files.iter().filter(small).any(|file| file.length > SMALL_BYTES) {
+            return Err(wrong("a keyring or manifest longer than any"));
+        }
         if head.files.iter().map(|file| file.pieces.len()).sum::<usize>() > BlobList::MOST {
             return Err(wrong("more pieces than a collection keeps"));
         }
@@ -264,6 +272,9 @@ mod tests {
         let mut long = sound();
         long[0].length = u64::MAX;
         refused(long, "another length");
+        let mut vast = sound();
+        vast[1] = file("MANIFEST", &vec![0; SMALL_BYTES as usize + 1]);
+        refused(vast, "longer than any");
         let mut other = BackupHead::new(1, sound());
         other.version = 2;
         assert!(BackupHead::decode(&other.encode()).unwrap_err().to_string().contains("version 2"));

@@ -12,7 +12,7 @@
 //! # Map
 //!
 //! `admin` (what an operator asks, and the round trip), `options` (address, token, times), `tls` (roots and pins), `answer` (one HTTP answer, read
-//! under limits), `pace` (what the link carries), `retry` (what is sent again, and when), `error`, `publish`, `backup`, `head`
+//! under limits), `claim` (whose collection it is), `pace` (what the link carries), `retry` (what is sent again, and when), `error`, `publish`, `backup`, `head`
 //! (what a backup consists of), `restore`, `hex`.
 //!
 //! # Non-goals
@@ -23,6 +23,7 @@
 mod admin;
 mod answer;
 mod backup;
+mod claim;
 mod error;
 mod head;
 mod hex;
@@ -48,7 +49,7 @@ pub use backup::{BackedUp, BackupOptions, backup, backup_head};
 pub use error::RemoteError;
 pub use head::{BackupError, BackupHead};
 pub use options::{ProxyAddress, RemoteOptions, Retries, SecretToken, ServerAddress, Timeouts};
-pub use publish::{Published, describe, publish, vault_revision};
+pub use publish::{PublishOptions, Published, describe, publish, publish_with, vault_revision};
 pub use restore::{Restored, restore};
 pub use tls::{Fingerprint, FingerprintError};
 
@@ -100,15 +101,17 @@ struct Link {
     revision: AtomicU64,
     pace: Pace,
     /// The shortest exchange, once it was measured.
-    round_trip: OnceLock<Option<Duration>>,
+    round_trip: OnceLock<Duration>,
 }
 
 impl Remote {
     /// Makes ready to talk to a server. Nothing is sent yet.
     ///
     /// # Errors
-    /// When an option cannot be used: roots that cannot be read, a proxy that is no address.
+    /// When an option cannot be used: roots that cannot be read, a proxy that is no address, a pin
+    /// where there is no certificate.
     pub fn connect(options: RemoteOptions) -> Result<Self, RemoteError> {
+        options.check()?;
         let client = client(&options)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
@@ -211,11 +214,16 @@ impl std::fmt::Debug for Remote {
 }
 
 impl Link {
-    /// One request and one answer.
-    async fn attempt(&self, url: &url::Url, body: Bytes) -> Result<Vec<u8>, retry::Failure> {
+    /// One request and one answer, within `patience`.
+    async fn attempt(
+        &self,
+        url: &url::Url,
+        body: Bytes,
+        patience: Duration,
+    ) -> Result<Vec<u8>, retry::Failure> {
         let (start, sent_bytes) = (Instant::now(), body.len());
-        let sent = self.client.post(url.clone()).body(body).send().await;
-        let answer = sent.map_err(|error| self.broken(&error))?;
+        let sent = self.client.post(url.clone()).timeout(patience).body(body).send().await;
+        let answer = sent.map_err(|error| self.broken(&error, patience))?;
         let answered = Answered::of(&answer);
         if let Some(revision) = answered.revision {
             self.revision.fetch_max(revision, Ordering::Relaxed);
@@ -223,7 +231,7 @@ impl Link {
         answered.check_version()?;
         let bytes = answer::read_limited(answer, self.limits.bytes)
             .await
-            .map_err(|unread| unread.into_failure(self))?;
+            .map_err(|unread| unread.into_failure(self, patience))?;
         self.pace.learn(Exchange {
             bytes: sent_bytes + bytes.len(),
             elapsed: start.elapsed(),
@@ -272,7 +280,6 @@ fn client(options: &RemoteOptions) -> Result<reqwest::Client, RemoteError> {
         .user_agent(concat!("shard/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(options.timeouts.connect)
-        .timeout(options.timeouts.request)
         .tcp_nodelay(true)
         .http2_initial_stream_window_size(STREAM_WINDOW)
         .http2_initial_connection_window_size(CONNECTION_WINDOW)

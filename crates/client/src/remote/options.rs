@@ -46,9 +46,29 @@ impl RemoteOptions {
             retries: Retries::default(),
         }
     }
+
+    /// Refuses what would be ignored without TLS: whoever gives it believes to be protected.
+    pub(super) fn check(&self) -> Result<(), RemoteError> {
+        if self.address.base.scheme() == "https" {
+            return Ok(());
+        }
+        let reason = if self.pin.is_some() || self.ca_file.is_some() {
+            "with http:// there is no certificate to check: use https://, or leave out --pin \
+             (SHARD_PIN) and --ca"
+        } else if self.proxy.is_some() {
+            "http:// is for this machine's own addresses, and no proxy leads there: use https://, \
+             or leave out --proxy"
+        } else {
+            return Ok(());
+        };
+        Err(RemoteError::Option { reason: reason.into() })
+    }
 }
 
-/// How long to wait.
+/// The slowest link that large requests are given time for, in bytes a second.
+const SLOWEST_LINK: u64 = 32 << 10;
+
+/// How long to wait. To the last two comes what the request's bytes take at 32 KiB a second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timeouts {
     /// For a connection, TLS included.
@@ -57,6 +77,14 @@ pub struct Timeouts {
     pub request: Duration,
     /// For an exchange with everything that is repeated, and the pauses between.
     pub total: Duration,
+}
+
+impl Timeouts {
+    /// For a request of this many bytes.
+    pub(super) fn for_bytes(self, bytes: usize) -> Self {
+        let carrying = Duration::from_millis(bytes as u64 * 1000 / SLOWEST_LINK);
+        Self { request: self.request + carrying, total: self.total + carrying, ..self }
+    }
 }
 
 impl Default for Timeouts {
@@ -278,6 +306,30 @@ mod tests {
             assert!(error.contains(reason), "{text}: {error}");
             assert!(!error.contains("pw"), "{error}");
         }
+    }
+
+    #[test]
+    fn without_tls_a_pin_roots_and_a_proxy_are_refused_in_words() {
+        let plain = || RemoteOptions::new("http://127.0.0.1:8/x".parse().unwrap());
+        plain().check().unwrap();
+        let pin = RemoteOptions { pin: Some(Fingerprint::of(b"any")), ..plain() };
+        let roots = RemoteOptions { ca_file: Some("ca.pem".into()), ..plain() };
+        let proxy = RemoteOptions { proxy: "http://127.0.0.1:9".parse().ok(), ..plain() };
+        for (options, word) in [(&pin, "--pin"), (&roots, "--ca"), (&proxy, "--proxy")] {
+            let error = options.check().unwrap_err().to_string();
+            assert!(error.contains(word) && error.contains("https://"), "{error}");
+        }
+        let address = "https://127.0.0.1:8/x".parse().unwrap();
+        RemoteOptions { address, ..pin }.check().unwrap();
+    }
+
+    #[test]
+    fn large_requests_are_given_the_time_of_a_slow_link() {
+        let timeouts = Timeouts::default();
+        assert_eq!(timeouts.for_bytes(0), timeouts);
+        let grown = timeouts.for_bytes(8 << 20);
+        assert_eq!((grown.request.as_secs(), grown.total.as_secs()), (60 + 256, 120 + 256));
+        assert_eq!(grown.connect, timeouts.connect);
     }
 
     #[test]

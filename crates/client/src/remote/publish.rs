@@ -19,6 +19,7 @@ use shard_protocol::{
 };
 use subtle::ConstantTimeEq;
 
+use super::claim::claim;
 use super::{Progress, Watch};
 use crate::collection::Collection;
 use crate::error::ClientError;
@@ -33,6 +34,13 @@ const IN_FLIGHT: usize = 3;
 
 /// Rows of one message at most, however short they are: a quarter of what servers take.
 const ROWS_AT_ONCE: usize = 1 << 14;
+
+/// How to publish.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PublishOptions {
+    /// Whether to put this vault in place of another one.
+    pub replace: bool,
+}
 
 /// What a publish did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,17 +75,42 @@ pub fn describe(transport: &dyn Transport) -> Result<CollectionState, ClientErro
 /// Brings the server's rows to the state of the vault.
 ///
 /// # Errors
-/// When the server has seen a later state of the vault, refuses, or cannot be reached, and when
-/// `watch` ended it. What was sent by then stays sent, and the next publish goes on from there.
+/// When the collection is another vault's, this is a query vault, the server has seen a later
+/// state of the vault, refuses, or cannot be reached, and when `watch` ended it. What was sent by
+/// then stays sent, and the next publish goes on from there.
 pub fn publish(
     collection: &Collection,
     release: &RowBatch,
     transport: &dyn Transport,
     watch: &Watch<'_>,
 ) -> Result<Published, ClientError> {
+    publish_with(PublishOptions::default(), collection, release, transport, watch)
+}
+
+/// [`publish`], as the options say.
+///
+/// # Errors
+/// As for [`publish`]. Rows of another vault that has come further than this one are not replaced:
+/// to the server they are a later state.
+pub fn publish_with(
+    options: PublishOptions,
+    collection: &Collection,
+    release: &RowBatch,
+    transport: &dyn Transport,
+    watch: &Watch<'_>,
+) -> Result<Published, ClientError> {
+    let id = collection.vault_id().ok_or(ClientError::SearchOnly)?;
     let (epoch, revision) = (release.epoch(), vault_revision(collection));
     let state = describe(transport)?;
-    refuse_if_outdated(&state, epoch, revision)?;
+    // Whose the collection is comes first: a later revision of another vault is no later state.
+    let current = refuse_if_outdated(&state, epoch, revision);
+    if options.replace {
+        current?;
+        claim(id, true, transport)?;
+    } else {
+        claim(id, false, transport)?;
+        current?;
+    }
     let tags: Vec<ContentTag> = release
         .rows()
         .par_iter()

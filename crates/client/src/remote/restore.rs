@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::backup::{backup_head, fetch};
-use super::head::{BackupError, BackupFile, is_payload, piece_name};
+use super::head::{BackupError, BackupFile, BackupHead, is_payload, piece_name};
 use super::hex::Sha256Digest;
 use super::{Progress, Watch};
 use crate::error::ClientError;
@@ -26,8 +26,8 @@ pub struct Restored {
 /// Fetches the vault that a server keeps into `directory`, which must be empty or not exist.
 ///
 /// The files are put together beside it, under a name that says so. Keyring and manifest come
-/// first, so that a wrong passphrase is noticed before much is fetched; every file is held against
-/// the manifest; and only then is the whole renamed to `directory`. Whatever happens before that
+/// first, so that a wrong passphrase is noticed before much is fetched; of the rest, what the
+/// manifest lists is fetched and held against it; and only then is the whole renamed to `directory`. Whatever happens before that
 /// leaves `directory` as it was, and the next restore removes what a killed one left beside it.
 ///
 /// # Errors
@@ -44,13 +44,14 @@ pub fn restore(
     let staging = Staging::make(directory)?;
     let mut fetching =
         Fetching { transport, watch, progress: Progress { done: 0, total: head.bytes() } };
-    let (payloads, keys): (Vec<_>, Vec<_>) =
-        head.files().iter().partition(|file| is_payload(&file.name));
-    for file in keys {
+    let keys = || head.files().iter().filter(|file| !is_payload(&file.name));
+    for file in keys() {
         fetching.file(file, &staging.directory)?;
     }
     let vault = Vault::open(&staging.directory, unlock)?;
-    for file in payloads {
+    let payloads = listed(&head, &vault)?;
+    fetching.progress.total = keys().chain(payloads.iter().copied()).map(|file| file.length).sum();
+    for file in &payloads {
         fetching.file(file, &staging.directory)?;
     }
     for kind in FileKind::ALL.into_iter().filter(|kind| vault.contains(*kind)) {
@@ -59,7 +60,18 @@ pub fn restore(
     let generation = vault.generation();
     drop(vault);
     staging.put_in_place(directory)?;
-    Ok(Restored { generation, files: head.file_count(), bytes: head.bytes() })
+    let files = keys().count() + payloads.len();
+    Ok(Restored { generation, files, bytes: fetching.progress.done })
+}
+
+/// The files of the head that the vault's own manifest lists, at the lengths that it says: the
+/// head is the server's word, and could name files without end.
+fn listed<'a>(head: &'a BackupHead, vault: &Vault) -> Result<Vec<&'a BackupFile>, BackupError> {
+    let find = |(name, length): (String, u64)| {
+        let found = head.files().iter().find(|file| file.name == name && file.length == length);
+        found.ok_or(BackupError::Damaged { file: name })
+    };
+    vault.files().map(find).collect()
 }
 
 fn refuse_if_occupied(directory: &Path) -> Result<(), BackupError> {

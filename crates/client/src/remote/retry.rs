@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Link;
 use super::error::{RemoteError, of_request};
-use super::options::Retries;
+use super::options::{Retries, Timeouts};
 
 /// A request that gave no answer.
 pub(super) struct Failure {
@@ -30,6 +30,11 @@ impl Failure {
         Self { error, again: Some(Again { after: after.unwrap_or_default() }) }
     }
 
+    /// What it was, for who does not ask again.
+    pub(super) fn into_error(self) -> RemoteError {
+        self.error
+    }
+
     /// A server without time for this.
     pub(super) fn busy(server: String, after: Option<Duration>) -> Self {
         Self::again(RemoteError::Busy { server, attempts: 1 }, after)
@@ -44,9 +49,11 @@ impl From<RemoteError> for Failure {
 
 impl Link {
     /// What became of a request that the network failed. A certificate that does not match will
-    /// not match the next time; everything else may be over by then.
-    pub(super) fn broken(&self, error: &reqwest::Error) -> Failure {
-        let error = of_request(error, self.address.to_string(), &self.timeouts);
+    /// not match the next time; everything else may be over by then. `patience` is how long the
+    /// request was given.
+    pub(super) fn broken(&self, error: &reqwest::Error, patience: Duration) -> Failure {
+        let timeouts = Timeouts { request: patience, ..self.timeouts };
+        let error = of_request(error, self.address.to_string(), &timeouts);
         match error {
             RemoteError::Pin { .. } | RemoteError::Untrusted { .. } => error.into(),
             passing => Failure::again(passing, None),
@@ -60,16 +67,17 @@ impl Link {
         url: &url::Url,
         body: Bytes,
     ) -> Result<Vec<u8>, RemoteError> {
-        let deadline = Instant::now() + self.timeouts.total;
+        let timeouts = self.timeouts.for_bytes(body.len());
+        let deadline = Instant::now() + timeouts.total;
         let most = if is_idempotent(kind) { self.retries.most } else { 0 };
         for repetition in 0.. {
-            let attempt = timeout_at(deadline, self.attempt(url, body.clone())).await;
+            let attempt =
+                timeout_at(deadline, self.attempt(url, body.clone(), timeouts.request)).await;
             let failure = match attempt {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(failure)) => failure,
                 Err(_) => {
-                    let (server, seconds) =
-                        (self.address.to_string(), self.timeouts.total.as_secs());
+                    let (server, seconds) = (self.address.to_string(), timeouts.total.as_secs());
                     return Err(RemoteError::Timeout { server, seconds });
                 }
             };
@@ -83,7 +91,8 @@ impl Link {
                 return Err(error);
             };
             let pause = pause(&self.retries, repetition).max(again.after);
-            if Instant::now() + pause >= deadline {
+            // What a server asks for may be longer than any clock can count.
+            if Instant::now().checked_add(pause).is_none_or(|then| then >= deadline) {
                 return Err(error);
             }
             sleep(pause).await;

@@ -21,6 +21,7 @@ use crate::error::ClientError;
 use crate::session::{Outgoing, Sessions};
 use crate::slots::{SlotsOutgoing, SlotsSessions};
 use crate::transport::Transport;
+use crate::vault::VaultAccess;
 
 /// Searches through one server. Holds what outlives a request: the secrets of open sessions.
 pub struct Searcher<T> {
@@ -65,6 +66,20 @@ impl<T: Transport> Searcher<T> {
 
     /// Searches a collection; the server sees neither the query nor the scores.
     pub fn search(
+        &self,
+        collection: &Collection,
+        query: &[f32],
+        options: &SearchOptions,
+    ) -> Result<Answer, ClientError> {
+        let answer = self.search_as_owner(collection, query, options);
+        match collection.access() {
+            VaultAccess::Owner => answer,
+            VaultAccess::Query => answer.map_err(ClientError::for_query_vault),
+        }
+    }
+
+    /// Its errors say what an owner can do about them.
+    fn search_as_owner(
         &self,
         collection: &Collection,
         query: &[f32],

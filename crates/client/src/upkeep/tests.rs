@@ -6,8 +6,10 @@ use shard_protocol::{Epoch, RowHandle};
 use shard_rlwe::OperandBound;
 
 use crate::index::IndexedRow;
+use crate::keys::SaltedEpoch;
 
 const WIDTH: usize = 16;
+const EPOCH: SaltedEpoch = SaltedEpoch { epoch: Epoch(1), salt: [0; 32] };
 
 fn figures() -> Figures {
     Figures {
@@ -88,7 +90,7 @@ fn rows(count: usize, varying: usize, seed: u64) -> VectorSet {
 
 fn model(vectors: &VectorSet) -> Model {
     let settings = Settings { d_pub: Choice::Fixed(4), ..Settings::new(CellCount::Cells(1)) };
-    Model::fit(&settings, Epoch(1), vectors, None).unwrap()
+    Model::fit(&settings, EPOCH, vectors, None).unwrap()
 }
 
 #[test]
@@ -130,7 +132,7 @@ fn recall_of_a_shortlist_of_everything_is_whole_and_of_a_short_one_is_not() {
         ..Settings::new(CellCount::Micro)
     };
     let recall = |candidates| {
-        let model = Model::fit(&settings(candidates), Epoch(1), &vectors, None).unwrap();
+        let model = Model::fit(&settings(candidates), EPOCH, &vectors, None).unwrap();
         let mut index = Index::empty(2);
         let prefixes = model.prefixes(&vectors).unwrap();
         for (row, prefix) in prefixes.chunks_exact(2).enumerate() {

@@ -68,6 +68,7 @@ pub use reader::VaultReader;
 pub use recovery::{RecoveryCode, RecoveryCodeError};
 pub use secret::{EpochSecret, MasterSecret, Unlock, UnlockKind};
 pub use transaction::Transaction;
+pub use unlock::PreparedRecovery;
 pub use writer::VaultWriter;
 
 use disk::Disk;
@@ -193,6 +194,12 @@ impl Vault {
     /// Whether a payload of this kind was ever committed.
     pub fn contains(&self, kind: FileKind) -> bool {
         self.manifest.entries.contains_key(&kind)
+    }
+
+    /// Names and lengths of the files that the manifest lists.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (String, u64)> {
+        let entries = self.manifest.entries.iter();
+        entries.map(|(kind, entry)| (kind.file_name(entry.generation), entry.length))
     }
 
     /// The whole payload of a kind: the checksum is verified first, then the seal is opened. What is

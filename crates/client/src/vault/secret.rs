@@ -91,7 +91,7 @@ pub enum Unlock {
     /// The contents of a key file: at least [`MIN_KEY_FILE_BYTES`](super::MIN_KEY_FILE_BYTES)
     /// bytes of real randomness, because they are not stretched.
     KeyFile(Zeroizing<Vec<u8>>),
-    /// The code that [`Vault::add_recovery`](super::Vault::add_recovery) gave: for the day on which
+    /// The code that [`Vault::prepare_recovery`](super::Vault::prepare_recovery) made: for the day on which
     /// the other is lost. It opens a vault that has one, and cannot be what a vault is made with.
     Recovery(RecoveryCode),
 }

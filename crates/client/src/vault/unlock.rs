@@ -14,6 +14,22 @@ use super::recovery::RecoveryCode;
 use super::secret::{Unlock, UnlockKind};
 use super::{KEYRING, NEXT_KEYRING, RECOVERY, Vault};
 
+/// A recovery code that is not in force yet, so that it can be shown before the one it replaces is
+/// gone. Made and put in force by one and the same vault.
+#[derive(Debug)]
+pub struct PreparedRecovery {
+    code: RecoveryCode,
+    /// The keyring that it opens.
+    sealed: Vec<u8>,
+}
+
+impl PreparedRecovery {
+    /// The code.
+    pub fn code(&self) -> &RecoveryCode {
+        &self.code
+    }
+}
+
 impl Vault {
     /// From now on, `unlock` opens the vault, and what opened it before does not; a recovery code
     /// stays good. `cost` is as for [`Vault::create`].
@@ -35,18 +51,29 @@ impl Vault {
         self.replace_keyring(KEYRING, &sealed)
     }
 
-    /// Makes a code that opens the vault as well, to be written down and kept elsewhere. One made
-    /// before opens nothing any more.
+    /// Makes a code that will open the vault as well, to be written down and kept elsewhere, once
+    /// it is given to [`Vault::replace_recovery`].
     ///
     /// # Errors
-    /// When this is a query vault, another writer is at work, or the disk refuses.
-    pub fn add_recovery(&mut self, rng: &mut impl CryptoRng) -> Result<RecoveryCode, VaultError> {
+    /// When this is a query vault.
+    pub fn prepare_recovery(
+        &self,
+        rng: &mut impl CryptoRng,
+    ) -> Result<PreparedRecovery, VaultError> {
         self.require_owner("have a recovery code")?;
         let code = RecoveryCode::generate(rng);
         let unlock = Unlock::Recovery(RecoveryCode::from_bytes(code.bytes()));
         let sealed = self.keyring.seal(&unlock, KdfCost::default(), rng)?;
-        self.replace_keyring(RECOVERY, &sealed)?;
-        Ok(code)
+        Ok(PreparedRecovery { code, sealed })
+    }
+
+    /// From now on the code opens the vault, and one made before opens nothing any more.
+    ///
+    /// # Errors
+    /// When another writer is at work, or the disk refuses. The code made before is then good as
+    /// before, save where the disk refuses only to confirm the rename.
+    pub fn replace_recovery(&mut self, prepared: &PreparedRecovery) -> Result<(), VaultError> {
+        self.replace_keyring(RECOVERY, &prepared.sealed)
     }
 
     /// Whether there is a recovery code.

@@ -29,6 +29,10 @@ fn blobs(served: &Served) -> Vec<(BlobName, u64)> {
     served.rows().blobs(&CollectionName::default()).unwrap()
 }
 
+fn is_piece(name: &BlobName) -> bool {
+    !["vault.head", "vault.id"].contains(&name.as_str())
+}
+
 /// Names beside a directory.
 fn siblings(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory.parent().unwrap()).unwrap();
@@ -80,7 +84,7 @@ fn what_is_there_is_not_sent_again_and_what_is_no_longer_needed_is_removed() {
     assert!(third.removed > 0);
     let head = backup_head(&*served).unwrap().unwrap();
     let kept: u64 =
-        blobs(&served).iter().filter(|(n, _)| n.as_str() != "vault.head").map(|b| b.1).sum();
+        blobs(&served).iter().filter(|(name, _)| is_piece(name)).map(|blob| blob.1).sum();
     assert_eq!((kept, head.generation()), (head.bytes(), owner.vault.generation()));
 }
 
@@ -169,6 +173,43 @@ fn an_older_vault_does_not_take_the_place_of_a_newer_one_unasked() {
 }
 
 #[test]
+fn another_vault_does_not_take_the_place_of_the_first_unasked() {
+    let (mut first, mut second) = (Owner::with_documents(30), Owner::seeded(9, 30, 24));
+    second.add(5); // its generation is the later one
+    let served = Served::new(None);
+    save(&mut first, &*served).unwrap();
+    let error = save(&mut second, &*served).unwrap_err();
+    assert!(matches!(error, ClientError::AnotherVault), "{error}");
+    assert!(error.to_string().contains("--replace"), "{error}");
+    save(&mut first, &*served).unwrap();
+    let replace = BackupOptions { replace: true };
+    backup(&mut second.vault, replace, &*served, &|_| ControlFlow::Continue(())).unwrap();
+    assert!(matches!(save(&mut first, &*served), Err(ClientError::AnotherVault)));
+    save(&mut second, &*served).unwrap();
+}
+
+/// A head that also names files of no use would fill the disk.
+#[test]
+fn only_files_that_the_manifest_lists_are_fetched() {
+    let mut owner = Owner::with_documents(30);
+    let served = Served::new(None);
+    save(&mut owner, &*served).unwrap();
+    let (main, head) = (CollectionName::default(), "vault.head".parse().unwrap());
+    let sound = served.rows().blob(&main, &head).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let mut more: serde_json::Value = serde_json::from_slice(&sound).unwrap();
+    let files = more["files"].as_array_mut().unwrap();
+    let mut useless = files.iter().find(|file| file["name"] == "MANIFEST").unwrap().clone();
+    useless["name"] = "model-00000000000000ff.shard".into();
+    files.push(useless);
+    served.rows().put_blob(&main, &head, &serde_json::to_vec(&more).unwrap()).unwrap();
+    let path = directory.path().join("vault");
+    fetch(&*served, &path).unwrap();
+    assert!(!path.join("model-00000000000000ff.shard").exists());
+    assert_eq!(crate::vaults::files(&path), crate::vaults::files(&owner.path()));
+}
+
+#[test]
 fn a_server_that_changes_a_byte_is_found_out() {
     let mut owner = Owner::with_documents(30);
     let served = Served::new(None);
@@ -176,7 +217,7 @@ fn a_server_that_changes_a_byte_is_found_out() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("vault");
     let main = CollectionName::default();
-    for (name, _) in blobs(&served) {
+    for (name, _) in blobs(&served).into_iter().filter(|(name, _)| name.as_str() != "vault.id") {
         let sound = served.rows().blob(&main, &name).unwrap();
         let mut changed = sound.clone();
         changed[sound.len() / 2] ^= 1;

@@ -3,11 +3,13 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use shard_client::remote::{Published, describe, publish, vault_revision};
+use shard_client::remote::{
+    PublishOptions, Published, describe, publish, publish_with, vault_revision,
+};
 use shard_client::{ClientError, Collection, SearchOptions, Searcher, Transport, release};
 use shard_protocol::{
-    CellTag, CollectionName, ContentTag, Epoch, Leak, MessageKind, Row, RowBatch, RowHandle,
-    RowTags, declassify,
+    CellTag, CollectionName, ContentTag, Epoch, Leak, MessageKind, Refusal, RefusalCode, Row,
+    RowBatch, RowHandle, RowTags, declassify, message_kind,
 };
 
 use crate::support::{CutOff, Listening, Served};
@@ -57,7 +59,8 @@ fn the_first_publish_sends_everything_and_the_second_nothing() {
     let done = all(&owner, &remote).unwrap();
     assert_eq!((done.uploaded, done.deleted, done.unchanged), (0, 0, rows));
     assert_eq!((done.bytes, done.activated), (0, false));
-    assert_eq!(listening.served.take_seen(), [MessageKind::Describe, MessageKind::ListTags]);
+    let asked = [MessageKind::Describe, MessageKind::FetchBlob, MessageKind::ListTags];
+    assert_eq!(listening.served.take_seen(), asked);
     assert_eq!(remote.revision_seen(), Some(vault_revision(&owner.collection())));
 }
 
@@ -70,7 +73,7 @@ fn later_publishes_send_what_changed_and_delete_what_is_gone() {
     owner.add(10);
     owner.ingest(&["3".to_owned(), "70".to_owned()]);
     let done = all(&owner, &*served).unwrap();
-    assert_eq!((done.uploaded, done.deleted, done.unchanged), (12, 0, before - 2));
+    assert_eq!((done.uploaded, done.deleted, done.unchanged), (12, 2, before - 2));
 
     let collection = owner.collection();
     let mut fewer = release(&owner.vault).unwrap().into_rows();
@@ -80,7 +83,7 @@ fn later_publishes_send_what_changed_and_delete_what_is_gone() {
     let kept = batch(1, fewer.clone());
     let done = publish(&collection, &kept, &*served, &|_| ControlFlow::Continue(())).unwrap();
     assert_eq!((done.uploaded, done.deleted, done.unchanged), (1, 20, fewer.len() - 1));
-    assert_eq!(served.take_seen()[2..], [MessageKind::PublishRows, MessageKind::DeleteRows]);
+    assert_eq!(served.take_seen()[3..], [MessageKind::PublishRows, MessageKind::DeleteRows]);
     let (name, epoch) = (CollectionName::default(), Epoch(1));
     let held = served.rows().tags(&name, epoch, None, 1000).unwrap();
     assert!(held.iter().map(|(handle, _)| *handle).eq(fewer.iter().map(|row| row.handle)));
@@ -170,6 +173,24 @@ fn a_publish_can_be_stopped_between_batches_and_goes_on_later() {
 }
 
 #[test]
+fn a_collection_is_one_vaults_until_another_is_told_to_replace_it() {
+    let (first, second) = (Owner::with_documents(40), Owner::seeded(9, 40, 24));
+    let served = Served::new(None);
+    all(&first, &*served).unwrap();
+    let held = rows_held(&served, 1);
+    let error = all(&second, &*served).unwrap_err();
+    assert!(matches!(error, ClientError::AnotherVault), "{error}");
+    assert_eq!(all(&first, &*served).unwrap().unchanged, held, "nothing was touched");
+    let (collection, rows) = (second.collection(), release(&second.vault).unwrap());
+    let options = PublishOptions { replace: true };
+    let go_on = |_| ControlFlow::Continue(());
+    let done = publish_with(options, &collection, &rows, &*served, &go_on).unwrap();
+    assert_eq!((done.uploaded, done.deleted), (rows.rows().len(), held));
+    assert!(matches!(all(&first, &*served), Err(ClientError::AnotherVault)));
+    all(&second, &*served).unwrap();
+}
+
+#[test]
 fn a_server_whose_pages_never_end_is_found_out() {
     struct Circle;
     impl Transport for Circle {
@@ -179,6 +200,10 @@ fn a_server_whose_pages_never_end_is_found_out() {
         ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
             if message == MessageKind::Describe.bare() {
                 return Ok(shard_protocol::CollectionState::default().encode());
+            }
+            if message_kind(&message)? == MessageKind::FetchBlob {
+                let code = RefusalCode::UnknownBlob;
+                return Ok(Refusal { code, text: "none".into() }.encode());
             }
             let tag = |n| (RowHandle(n), ContentTag([0; 16]));
             Ok(RowTags { tags: (0..RowTags::PAGE as u64).map(tag).collect() }.encode())

@@ -27,8 +27,13 @@ impl Owner {
 
     /// A vault of this many documents of this width in four cells.
     pub fn with_vectors(count: usize, width: usize) -> Self {
+        Self::seeded(3, count, width)
+    }
+
+    /// The same with other secrets and other documents.
+    pub fn seeded(seed: u64, count: usize, width: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut rng = ChaCha20Rng::seed_from_u64(3);
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
         let settings =
             Settings { candidates: Choice::Fixed(40), ..Settings::new(CellCount::Cells(4)) };
         let path = directory.path().join("vault");

@@ -59,22 +59,22 @@ fn documents_like_the_fitted_ones_are_no_drift() {
         d_pub: Choice::Fixed(12),
         ..Settings::new(CellCount::Cells(4))
     });
-    let first = vectors(&mut world.rng, 200, WIDTH);
-    world.ingest(&ids(0..200), &first);
-    let more = vectors(&mut world.rng, 80, WIDTH);
-    world.ingest(&ids(200..280), &more);
+    let first = vectors(&mut world.rng, 600, WIDTH);
+    world.ingest(&ids(0..600), &first);
+    let more = vectors(&mut world.rng, 240, WIDTH);
+    world.ingest(&ids(600..840), &more);
     let now = upkeep(&world.vault).unwrap();
-    assert_eq!((now.late(), now.documents()), (80, 280));
+    assert_eq!((now.late(), now.documents()), (240, 840));
     assert_eq!(now.refit_due(), [], "{now:?}");
     // One that is given again as it was has not changed.
-    world.ingest(&ids(0..200), &first);
-    assert_eq!(upkeep(&world.vault).unwrap().late(), 80);
+    world.ingest(&ids(0..600), &first);
+    assert_eq!(upkeep(&world.vault).unwrap().late(), 240);
     // A replaced document is a new one, and a deleted one is forgotten.
     world.ingest(&ids(0..1), &vectors(&mut ChaCha20Rng::seed_from_u64(3), 1, WIDTH));
-    assert_eq!(upkeep(&world.vault).unwrap().late(), 81);
-    world.delete(&["doc-0", "doc-200", "doc-1"]).unwrap();
+    assert_eq!(upkeep(&world.vault).unwrap().late(), 241);
+    world.delete(&["doc-0", "doc-600", "doc-1"]).unwrap();
     let now = upkeep(&world.vault).unwrap();
-    assert_eq!((now.late(), now.documents()), (79, 277));
+    assert_eq!((now.late(), now.documents()), (239, 837));
 }
 
 #[test]
@@ -95,5 +95,24 @@ fn a_refit_that_cannot_be_changes_nothing() {
     let refitted = refit(&mut world.vault, None, &|_| (), &mut world.rng);
     assert!(matches!(refitted, Err(ClientError::Cells(_))));
     assert_eq!(world.vault.generation(), generation);
+    world.check();
+}
+
+/// A vault that was put back to an earlier state begins an epoch of a number it has used before.
+#[test]
+fn two_epochs_of_one_number_share_no_keys_and_no_names() {
+    let mut world = World::with(CellCount::Cells(4), 20);
+    let earlier = world.directory.path().join("earlier");
+    std::fs::create_dir(&earlier).unwrap();
+    for entry in std::fs::read_dir(world.vault.directory()).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), earlier.join(entry.file_name())).unwrap();
+    }
+    rekey(&mut world.vault, &|_| (), &mut world.rng).unwrap();
+    let names = world.handles();
+    world.vault = Vault::open(&earlier, &unlock()).unwrap();
+    let done = rekey(&mut world.vault, &|_| (), &mut world.rng).unwrap();
+    assert_eq!(done.epoch, Epoch(2));
+    assert!(world.handles().is_disjoint(&names));
     world.check();
 }

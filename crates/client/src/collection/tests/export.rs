@@ -1,5 +1,7 @@
+use std::ops::ControlFlow;
+
 use super::*;
-use shard_protocol::RefusalCode;
+use crate::remote::{BackupOptions, backup, publish};
 
 fn colleague() -> Unlock {
     Unlock::KeyFile(Zeroizing::new(vec![3; MIN_KEY_FILE_BYTES]))
@@ -60,12 +62,18 @@ fn an_exported_vault_refuses_everything_but_a_search() {
         refit(&mut vault, None, &|_| (), &mut rng).map(drop),
         rekey(&mut vault, &|_| (), &mut rng).map(drop),
         export_query_vault(&vault, &elsewhere, &colleague(), cost(), &mut rng).map(drop),
-        vault.add_recovery(&mut rng).map(drop).map_err(ClientError::from),
+        vault.prepare_recovery(&mut rng).map(drop).map_err(ClientError::from),
         release(&vault).map(drop),
         stored_vectors(&vault).map(drop),
         upkeep(&vault).map(drop),
     ];
-    for refusal in refusals {
+    let searcher = searcher(&world.vault);
+    let (server, go_on) = (searcher.transport(), |_| ControlFlow::Continue(()));
+    let saved = backup(&mut vault, BackupOptions::default(), server, &go_on).map(drop);
+    let (theirs, rows) = (Collection::open(&vault).unwrap(), release(&world.vault).unwrap());
+    let published = publish(&theirs, &rows, server, &go_on);
+    assert!(matches!(published, Err(ClientError::SearchOnly)), "{published:?}");
+    for refusal in refusals.into_iter().chain([saved]) {
         let error = refusal.unwrap_err();
         assert!(matches!(error, ClientError::Vault(VaultError::QueryVault { .. })), "{error}");
         assert!(error.to_string().contains("query vault"), "{error}");
@@ -84,8 +92,10 @@ fn a_rekey_revokes_an_exported_vault() {
     let searcher = searcher(&world.vault);
     let query = vectors(&mut world.rng, 1, WIDTH);
     let refused = searcher.search(&colleague, query.row(0), &SearchOptions::default());
-    let Err(ClientError::Refused(refusal)) = refused else { panic!("{refused:?}") };
-    assert_eq!(refusal.code, RefusalCode::Stale);
+    let error = refused.unwrap_err();
+    assert!(matches!(error, ClientError::Revoked { .. }), "{error}");
+    let words = error.to_string();
+    assert!(words.contains("ask its owner") && !words.contains("shard restore"), "{words}");
     // None of its names is a name of the new epoch, and none of its keys makes one: all it has is
     // the secret of the old.
     let names = world.handles();

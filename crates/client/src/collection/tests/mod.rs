@@ -201,7 +201,7 @@ fn a_model_of_the_first_version_is_refused_in_words() {
     transaction.write(FileKind::Model, &model, &mut world.rng).unwrap();
     transaction.commit(&mut world.rng).unwrap();
     let error = Collection::open(&world.vault).map(drop).unwrap_err().to_string();
-    for words in ["model", "version 1", "version 2", "make a new vault"] {
+    for words in ["model", "version 1", "version 3", "make a new vault"] {
         assert!(error.contains(words), "{error}");
     }
 }

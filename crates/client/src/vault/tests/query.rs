@@ -28,7 +28,7 @@ fn a_query_vault_has_its_own_passphrase_and_no_recovery_code() {
     vault.change_unlock(&key_file(2), lowest_cost(), &mut rng).unwrap();
     let reopened = Vault::open(vault.directory(), &key_file(2)).unwrap();
     assert_eq!(reopened.access(), VaultAccess::Query);
-    assert!(matches!(vault.add_recovery(&mut rng), Err(VaultError::QueryVault { .. })));
+    assert!(matches!(vault.prepare_recovery(&mut rng), Err(VaultError::QueryVault { .. })));
     assert!(!vault.has_recovery());
 }
 

@@ -9,6 +9,12 @@ fn recover(vault: &Vault, code: &RecoveryCode) -> Result<Vault, VaultError> {
     Vault::open(vault.directory(), &Unlock::Recovery(typed))
 }
 
+fn add_recovery(vault: &mut Vault, rng: &mut impl CryptoRng) -> Result<RecoveryCode, VaultError> {
+    let prepared = vault.prepare_recovery(rng)?;
+    vault.replace_recovery(&prepared)?;
+    Ok(RecoveryCode::parse(&prepared.code().expose()).unwrap())
+}
+
 #[test]
 fn a_new_passphrase_takes_the_place_of_the_old() {
     let (_parent, mut vault) = vault_with_every_kind();
@@ -28,7 +34,7 @@ fn a_new_passphrase_takes_the_place_of_the_old() {
 fn an_unfit_passphrase_changes_nothing() {
     let (_parent, mut vault) = new_vault();
     let mut rng = random();
-    let code = vault.add_recovery(&mut rng).unwrap();
+    let code = add_recovery(&mut vault, &mut rng).unwrap();
     let short = Unlock::KeyFile(Zeroizing::new(vec![1; 31]));
     for unfit in [passphrase(""), short, Unlock::Recovery(code)] {
         assert!(vault.change_unlock(&unfit, lowest_cost(), &mut rng).is_err());
@@ -44,7 +50,7 @@ fn keyrings_are_not_replaced_while_somebody_writes() {
     let mut rng = random();
     let changed = vault.change_unlock(&key_file(2), lowest_cost(), &mut rng);
     assert!(matches!(changed, Err(VaultError::Locked { .. })));
-    assert!(matches!(vault.add_recovery(&mut rng), Err(VaultError::Locked { .. })));
+    assert!(matches!(add_recovery(&mut vault, &mut rng), Err(VaultError::Locked { .. })));
     drop(transaction);
     vault.change_unlock(&key_file(2), lowest_cost(), &mut rng).unwrap();
 }
@@ -53,7 +59,7 @@ fn keyrings_are_not_replaced_while_somebody_writes() {
 fn a_recovery_code_opens_the_vault_whatever_became_of_the_passphrase() {
     let (_parent, mut vault) = vault_with_every_kind();
     assert!(!vault.has_recovery());
-    let code = vault.add_recovery(&mut random()).unwrap();
+    let code = add_recovery(&mut vault, &mut random()).unwrap();
     assert!(vault.has_recovery());
     vault.change_unlock(&passphrase("forgotten"), lowest_cost(), &mut random()).unwrap();
     fs::remove_file(vault.directory().join(KEYRING)).unwrap();
@@ -69,8 +75,8 @@ fn a_recovery_code_opens_the_vault_whatever_became_of_the_passphrase() {
 fn a_new_recovery_code_voids_the_old() {
     let (_parent, mut vault) = new_vault();
     let mut rng = random();
-    let first = vault.add_recovery(&mut rng).unwrap();
-    let second = vault.add_recovery(&mut rng).unwrap();
+    let first = add_recovery(&mut vault, &mut rng).unwrap();
+    let second = add_recovery(&mut vault, &mut rng).unwrap();
     assert!(matches!(
         recover(&vault, &first),
         Err(VaultError::WrongUnlock { unlock: UnlockKind::Recovery, .. })
@@ -79,10 +85,23 @@ fn a_new_recovery_code_voids_the_old() {
 }
 
 #[test]
+fn a_prepared_code_takes_the_place_of_the_old_only_when_it_is_told_to() {
+    let (_parent, mut vault) = new_vault();
+    let mut rng = random();
+    let first = add_recovery(&mut vault, &mut rng).unwrap();
+    let prepared = vault.prepare_recovery(&mut rng).unwrap();
+    recover(&vault, &first).unwrap();
+    assert!(recover(&vault, prepared.code()).is_err());
+    vault.replace_recovery(&prepared).unwrap();
+    assert!(recover(&vault, &first).is_err());
+    recover(&vault, prepared.code()).unwrap();
+}
+
+#[test]
 fn a_vault_without_a_recovery_code_says_so() {
     let (_parent, vault) = new_vault();
     let (_other_parent, mut other) = new_vault();
-    let code = other.add_recovery(&mut random()).unwrap();
+    let code = add_recovery(&mut other, &mut random()).unwrap();
     assert!(matches!(recover(&vault, &code), Err(VaultError::NoRecovery { .. })));
     let nowhere = vault.directory().join("nowhere");
     let opened = Vault::open(&nowhere, &Unlock::Recovery(code));
@@ -92,7 +111,7 @@ fn a_vault_without_a_recovery_code_says_so() {
 #[test]
 fn one_keyring_does_not_pass_for_the_other() {
     let (_parent, mut vault) = new_vault();
-    let code = vault.add_recovery(&mut random()).unwrap();
+    let code = add_recovery(&mut vault, &mut random()).unwrap();
     let (main, recovery) = (vault.directory().join(KEYRING), vault.directory().join(RECOVERY));
     let (main_bytes, recovery_bytes) = (fs::read(&main).unwrap(), fs::read(&recovery).unwrap());
     with_bytes(&main, &recovery_bytes, || {
