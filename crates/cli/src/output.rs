@@ -1,5 +1,6 @@
 //! What a person or a program sees.
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -33,15 +34,43 @@ impl<'a> Output<'a> {
 
     /// Writes the result for a program.
     pub fn result(&self, value: &impl Serialize) -> Result<()> {
+        self.write(value, |path, text| fs::write(path, text))
+    }
+
+    /// Writes a result that holds a secret: a file is for nobody else to read.
+    pub fn secret_result(&self, value: &impl Serialize) -> Result<()> {
+        self.write(value, write_private)
+    }
+
+    fn write(
+        &self,
+        value: &impl Serialize,
+        to_file: impl FnOnce(&Path, &[u8]) -> io::Result<()>,
+    ) -> Result<()> {
         let Some(path) = self.json else { return Ok(()) };
-        let mut text = serde_json::to_string_pretty(value)?;
-        text.push('\n');
+        let mut text = serde_json::to_vec_pretty(value)?;
+        text.push(b'\n');
         if path == Path::new("-") {
-            io::stdout().lock().write_all(text.as_bytes())?;
+            io::stdout().lock().write_all(&text)?;
             return Ok(());
         }
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+        to_file(path, &text).with_context(|| format!("cannot write {}", path.display()))
     }
+}
+
+/// Writes what only the owner may read, also to a file that was there and open to others.
+fn write_private(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    // Pipes and devices are as they are.
+    #[cfg(unix)]
+    if file.metadata()?.is_file() {
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    }
+    file.write_all(text)
 }
 
 /// Whether an error is a closed standard output.
@@ -171,6 +200,21 @@ mod tests {
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(printable("é\u{1b}[31m\t"), "é\\u{1b}[31m\\t");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_with_a_secret_is_nobody_else_s_to_read() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let (new, open) = (directory.path().join("new"), directory.path().join("open"));
+        fs::write(&open, "longer than what takes its place").unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).unwrap();
+        for path in [&new, &open] {
+            Output::new(Some(path)).secret_result(&"secret").unwrap();
+            assert_eq!(fs::read_to_string(path).unwrap(), "\"secret\"\n");
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
     }
 
     #[test]

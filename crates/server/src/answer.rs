@@ -31,6 +31,7 @@ impl Server {
         stages: &mut Stages,
     ) -> Result<Vec<u8>, ServerError> {
         let (rows, limits) = (&self.rows, &self.limits);
+        let moment = self.revisions.moment();
         let Stages { decode, engine, score, encode } = stages;
         let kind = message_kind(message)?;
         match kind {
@@ -56,19 +57,19 @@ impl Server {
                 let publish = timed(decode, || PublishRows::decode(message, limits))?;
                 let (revision, batch, tags) = publish.into_parts();
                 timed(engine, || rows.upsert(collection, revision, batch, &tags))?;
-                self.revisions.reached(collection, revision);
+                self.revisions.reached(collection, revision, moment);
             }
             MessageKind::DeleteRows => {
                 let delete = timed(decode, || DeleteRows::decode(message, limits))?;
                 let (revision, epoch) = (delete.revision(), delete.epoch());
                 timed(engine, || rows.delete(collection, revision, epoch, delete.handles()))?;
-                self.revisions.reached(collection, revision);
+                self.revisions.reached(collection, revision, moment);
             }
             MessageKind::ActivateEpoch => {
                 let activate = timed(decode, || ActivateEpoch::decode(message, limits))?;
                 let revision = activate.revision();
                 timed(engine, || rows.activate(collection, revision, activate.epoch()))?;
-                self.revisions.reached(collection, revision);
+                self.revisions.reached(collection, revision, moment);
             }
             MessageKind::ListTags => {
                 let list = timed(decode, || ListTags::decode(message, limits))?;

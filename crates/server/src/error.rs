@@ -42,9 +42,15 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// What the client is told.
+    /// What the client is told: of the engine's failures not the reason, which names paths.
     pub fn refusal(&self) -> Refusal {
-        Refusal { code: self.code(), text: self.to_string() }
+        let text = match self {
+            Self::Store(StoreError::Engine { doing, .. }) => {
+                format!("the server cannot {doing}; its log says why")
+            }
+            error => error.to_string(),
+        };
+        Refusal { code: self.code(), text }
     }
 
     /// The class a client is told.

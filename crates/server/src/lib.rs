@@ -143,8 +143,8 @@ impl Server {
 
     /// Forgets a collection: rows, blobs and sessions. Returns whether there was one.
     pub fn drop_collection(&self, collection: &CollectionName) -> Result<bool, ServerError> {
-        let held = self.rows.drop_collection(collection)?;
-        self.revisions.forget(collection);
+        let drop = || self.rows.drop_collection(collection);
+        let held = self.revisions.forget_while(collection, drop)?;
         self.sessions.forget(collection);
         Ok(held)
     }
@@ -154,10 +154,11 @@ impl Server {
         if let Some(known) = self.revisions.find(collection) {
             return Ok(known);
         }
+        let moment = self.revisions.moment();
         let state = self.rows.describe(collection)?;
         // Names of collections that are not there come from anybody and are not remembered.
         if !state.epochs.is_empty() {
-            self.revisions.reached(collection, state.revision);
+            self.revisions.reached(collection, state.revision, moment);
         }
         Ok(state.revision)
     }

@@ -65,6 +65,25 @@ fn refused((status, body): (u16, Vec<u8>)) -> (u16, RefusalCode) {
     (status, Refusal::decode(&body, &Limits::default()).expect("a refusal").code)
 }
 
+/// Stores a blob of some length and returns the message that fetches it.
+async fn stored(site: &Site, length: usize) -> Vec<u8> {
+    let sealed = declassify(vec![7; length], Leak::SealedBlobs);
+    let name = || declassify("long".parse().unwrap(), Leak::SealedBlobs);
+    let stored = site.send("main/blobs/put", "", PutBlob::new(name(), sealed).encode()).await;
+    assert_eq!(stored.status, 200);
+    FetchBlob::new(name()).encode()
+}
+
+/// Waits until a blob was fetched and its bytes are gone: once it is counted as answered, they are
+/// in memory until the connection is given up.
+async fn fetched_and_given_up(site: &Site) {
+    for line in ["shard_requests_total{operation=\"blobs/fetch\"} 1", "shard_body_bytes_held 0"] {
+        while !site.ask("/metrics", "").await.text().lines().any(|found| found == line) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
 async fn others_are_served(site: &Site) {
     assert_eq!(site.send("main/rerank", "", request(EPOCH, 10, 1)).await.status, 200);
 }
@@ -118,22 +137,51 @@ async fn pings_do_not_keep_a_connection() {
 async fn a_peer_that_does_not_read_its_answer_is_dropped() {
     let options = HttpOptions { idle_timeout: SHORT, ..HttpOptions::default() };
     let site = Site::start(Setup::plain(options));
-    let sealed = declassify(vec![7; 30 << 20], Leak::SealedBlobs);
-    let name = || declassify("long".parse().unwrap(), Leak::SealedBlobs);
-    let stored = site.send("main/blobs/put", "", PutBlob::new(name(), sealed).encode()).await;
-    assert_eq!(stored.status, 200);
+    let fetch = stored(&site, 30 << 20).await;
     let mut stream = connect(&site).await;
-    let fetch = FetchBlob::new(name()).encode();
     let framing = format!("content-length: {}", fetch.len());
     stream.write_all(head("blobs/fetch", &framing).as_bytes()).await.unwrap();
     stream.write_all(&fetch).await.unwrap();
-    // Once it is counted as answered, its bytes are in memory until the connection is given up.
-    for line in ["shard_requests_total{operation=\"blobs/fetch\"} 1", "shard_body_bytes_held 0"] {
-        while !site.ask("/metrics", "").await.text().lines().any(|found| found == line) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
+    fetched_and_given_up(&site).await;
     assert!(rest(&mut stream).await.len() < 30 << 20, "the answer was cut off");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pings_do_not_keep_an_answer_that_is_not_taken() {
+    let options = HttpOptions { idle_timeout: SHORT, ..HttpOptions::default() };
+    let site = Site::start(Setup::plain(options));
+    // More than the peer's window, which it never opens further.
+    let fetch = stored(&site, 200 << 10).await;
+    let frame = |kind: u8, flags: u8, stream: u8, body: &[u8]| {
+        let length = (body.len() as u32).to_be_bytes();
+        [&length[1..], &[kind, flags, 0, 0, 0, stream], body].concat()
+    };
+    // A literal after the index of its name among the headers that HTTP/2 knows: 4, 1 and 31.
+    let literal =
+        |name: &[u8], value: &str| [name, &[value.len() as u8], value.as_bytes()].concat();
+    let headers = [
+        vec![0x83, 0x86], // POST, http
+        literal(&[0x04], "/v1/collections/main/blobs/fetch"),
+        literal(&[0x01], "x"),
+        literal(&[0x0f, 0x10], CONTENT),
+    ]
+    .concat();
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    let asking =
+        [preface, frame(4, 0, 0, &[]), frame(1, 4, 1, &headers), frame(0, 1, 1, &fetch)].concat();
+    let mut stream = connect(&site).await;
+    stream.write_all(&asking).await.unwrap();
+    let pinging = async {
+        let mut answers = vec![0; 1 << 16];
+        while stream.write_all(&frame(6, 0, 0, &[7; 8])).await.is_ok() {
+            match stream.read(&mut answers).await {
+                Ok(0) | Err(_) => break,
+                Ok(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    let both = async { tokio::join!(pinging, fetched_and_given_up(&site)) };
+    tokio::time::timeout(PATIENCE, both).await.expect("the server closes the connection");
 }
 
 #[tokio::test(flavor = "multi_thread")]

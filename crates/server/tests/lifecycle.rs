@@ -2,17 +2,20 @@
 
 mod support;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use shard_protocol::{MessageKind, RefusalCode};
 use shard_server::http::{HttpOptions, NewToken, Scope, TokenLimits};
+use shard_server::{NoUpkeep, Upkeep};
+use shard_store::StoreError;
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
 use support::hooked::HookedRows;
-use support::{EPOCH, Reply, Setup, Site, new_token, request};
+use support::{EPOCH, Reply, Setup, Site, new_token, publish, request};
 
 /// A door that a test opens.
 #[derive(Default)]
@@ -86,6 +89,82 @@ async fn a_token_has_its_number_of_requests_at_a_time() {
     assert_eq!(describe(&site, &other).await.unwrap().status, 200);
     // The place is given back once the answer has gone.
     while describe(&site, &token).await.unwrap().status != 200 {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_and_searches_do_not_wait_for_each_other_s_workers() {
+    let options = HttpOptions { workers: 1, queue: 0, ..HttpOptions::default() };
+    let (site, gate) = gated(options, false);
+    let read = describe(&site, "");
+    figure(&site, "", "shard_computing 1").await;
+    assert_eq!(site.send("main/rows", "", publish(1, 7)).await.status, 200);
+    gate.open();
+    assert_eq!(read.await.unwrap().status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_counts_until_it_is_done_also_when_its_peer_has_gone() {
+    let (site, gate) = gated(HttpOptions { workers: 4, ..HttpOptions::default() }, true);
+    let limits = TokenLimits { concurrent: Some(1), ..TokenLimits::default() };
+    let (_, token) = site.token(&NewToken { limits, ..new_token(&[Scope::Read]) });
+    let (_, other) = site.token(&new_token(&[Scope::Read]));
+    let gone = describe(&site, &token);
+    figure(&site, &other, "shard_computing 1").await;
+    gone.abort();
+    // The one that asks is in flight itself.
+    figure(&site, &other, "shard_requests_in_flight 1").await;
+    describe(&site, &token).await.unwrap().is(429, RefusalCode::Busy);
+    let end = tokio::spawn(site.running().shut_down());
+    while std::net::TcpStream::connect(site.address).is_ok() {
+        sleep(Duration::from_millis(5)).await;
+    }
+    sleep(Duration::from_millis(50)).await;
+    assert!(!end.is_finished(), "a shutdown waits for it");
+    gate.open();
+    end.await.unwrap().unwrap();
+}
+
+/// Compacts once the gate is open.
+struct GatedUpkeep {
+    gate: Arc<Gate>,
+    begun: Arc<AtomicBool>,
+}
+
+impl Upkeep for GatedUpkeep {
+    fn needs_compaction(&self) -> bool {
+        false
+    }
+
+    fn compact(&self) -> Result<(), StoreError> {
+        self.begun.store(true, Ordering::Relaxed);
+        self.gate.pass();
+        Ok(())
+    }
+
+    fn snapshot(&self, to: &Path) -> Result<(), StoreError> {
+        NoUpkeep.snapshot(to)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compaction_is_alone_also_when_the_one_who_asked_has_gone() {
+    let (gate, begun) = (Arc::new(Gate::default()), Arc::new(AtomicBool::new(false)));
+    let upkeep = Arc::new(GatedUpkeep { gate: gate.clone(), begun: begun.clone() });
+    let site = Arc::new(Site::start(Setup { upkeep, guarded: false, ..Setup::default() }));
+    let compact = |site: Arc<Site>| async move {
+        let request = site.client.post(format!("{}/v1/admin/compact", site.url));
+        let reply = request.header("content-type", "application/json").send().await;
+        reply.unwrap().status().as_u16()
+    };
+    let gone = tokio::spawn(compact(site.clone()));
+    while !begun.load(Ordering::Relaxed) {
+        sleep(Duration::from_millis(5)).await;
+    }
+    gone.abort();
+    figure(&site, "", "shard_requests_in_flight 1").await;
+    assert_eq!(compact(site.clone()).await, 429);
+    gate.open();
+    while compact(site.clone()).await != 200 {}
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -96,3 +96,23 @@ async fn details_and_addresses_are_logged_when_asked_for() {
     assert!(lines[1].contains("00000005abcd0002"), "{}", lines[1]);
     assert!(lines[1].contains("127.0.0.1") && lines[1].contains("\"main\""), "{}", lines[1]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reason_of_a_failure_is_in_the_log_and_not_in_the_refusal() {
+    log();
+    let site = Site::start(Setup::default());
+    let (_, token) = site.token(&new_token(&[Scope::Admin]));
+    let url = format!("{}/v1/admin/snapshot", site.url);
+    let request = site
+        .client
+        .post(url)
+        .bearer_auth(token)
+        .header("content-type", "application/json")
+        .body(r#"{"name": "first"}"#);
+    let reply = request.send().await.unwrap();
+    assert_eq!(reply.status().as_u16(), 507);
+    let (told, reason) = (reply.text().await.unwrap(), "the rows of this server are in memory");
+    assert!(told.contains("cannot take a snapshot") && !told.contains(reason), "{told}");
+    let all = String::from_utf8(log().0.lock().unwrap().clone()).unwrap();
+    assert!(all.lines().any(|line| line.contains("WARN") && line.contains(reason)));
+}

@@ -29,6 +29,12 @@ pub use durable::{
 pub use error::StoreError;
 pub use memory::MemoryRows;
 
+/// Epochs of a collection: the current one and those that are being published.
+pub const MOST_EPOCHS: usize = 64;
+
+/// Collections of an engine.
+pub const MOST_COLLECTIONS: usize = 4096;
+
 /// Counts of one epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EpochStatistics {
@@ -47,7 +53,8 @@ pub type Fetched = Vec<Vec<Arc<[i32]>>>;
 /// is there after a crash; whatever it has returned an error for has changed nothing.
 pub trait RowStore: Send + Sync {
     /// Inserts or replaces all rows of a batch with their tags, or none. Makes the collection and
-    /// the epoch where they are new; the first batch of an epoch fixes its width.
+    /// the epoch where they are new, up to [`MOST_COLLECTIONS`] and [`MOST_EPOCHS`]; the first
+    /// batch of an epoch fixes its width.
     ///
     /// # Panics
     /// When there is another number of tags than of rows.

@@ -9,7 +9,7 @@ use shard_protocol::{
     EpochState, Revision, RowBatch, RowHandle,
 };
 
-use crate::{EpochStatistics, Fetched, RowStore, StoreError};
+use crate::{EpochStatistics, Fetched, MOST_COLLECTIONS, MOST_EPOCHS, RowStore, StoreError};
 
 /// A row by handle: a handle names one row, whatever cell it moves to.
 struct Held {
@@ -40,6 +40,14 @@ impl Collection {
             return Err(StoreError::Stale { given: revision, latest: self.revision });
         }
         Ok(())
+    }
+
+    /// Refuses to change an epoch that a later one has replaced.
+    fn check_epoch(&self, epoch: Epoch) -> Result<(), StoreError> {
+        match self.current {
+            Some(current) if epoch < current => Err(StoreError::Replaced { asked: epoch, current }),
+            _ => Ok(()),
+        }
     }
 
     fn current(&self, epoch: Epoch) -> Result<&Rows, StoreError> {
@@ -93,6 +101,16 @@ fn known_mut<'a>(
     collections.get_mut(name).ok_or_else(|| StoreError::UnknownCollection(name.clone()))
 }
 
+fn known_or_new<'a>(
+    collections: &'a mut Collections,
+    name: &CollectionName,
+) -> Result<&'a mut Collection, StoreError> {
+    if !collections.contains_key(name) {
+        StoreError::unless_room("collections", collections.len(), MOST_COLLECTIONS)?;
+    }
+    Ok(collections.entry(name.clone()).or_default())
+}
+
 impl RowStore for MemoryRows {
     fn upsert(
         &self,
@@ -106,14 +124,19 @@ impl RowStore for MemoryRows {
         let mut collections = self.write();
         if let Some(held) = collections.get(collection) {
             held.check(revision)?;
-            if let Some(current) = held.current.filter(|current| epoch < *current) {
-                return Err(StoreError::Replaced { asked: epoch, current });
-            }
-            if let Some(rows) = held.epochs.get(&epoch).filter(|rows| rows.width != width) {
-                return Err(StoreError::Width { expected: rows.width, actual: width });
+            held.check_epoch(epoch)?;
+            match held.epochs.get(&epoch) {
+                Some(rows) if rows.width != width => {
+                    return Err(StoreError::Width { expected: rows.width, actual: width });
+                }
+                Some(_) => {}
+                None => {
+                    let what = "epochs of a collection";
+                    StoreError::unless_room(what, held.epochs.len(), MOST_EPOCHS)?;
+                }
             }
         }
-        let held = collections.entry(collection.clone()).or_default();
+        let held = known_or_new(&mut collections, collection)?;
         held.revision = revision;
         let rows = held.epochs.entry(epoch).or_insert_with(|| Rows {
             width,
@@ -138,6 +161,7 @@ impl RowStore for MemoryRows {
         let mut collections = self.write();
         let held = known_mut(&mut collections, collection)?;
         held.check(revision)?;
+        held.check_epoch(epoch)?;
         let rows = held.epochs.get_mut(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
         let mut gone = 0;
         for handle in handles {
@@ -254,7 +278,7 @@ impl RowStore for MemoryRows {
         sealed: &[u8],
     ) -> Result<(), StoreError> {
         let mut collections = self.write();
-        let blobs = &mut collections.entry(collection.clone()).or_default().blobs;
+        let blobs = &mut known_or_new(&mut collections, collection)?.blobs;
         if blobs.len() >= BlobList::MOST && !blobs.contains_key(name) {
             return Err(StoreError::TooMany {
                 what: "blobs of a collection",

@@ -24,12 +24,14 @@ pub fn run(arguments: &Recovery, json: Option<&Path>) -> Result<()> {
     let mut vault = unlock::open(&arguments.vault)?;
     let replaced = vault.has_recovery();
     let prepared = vault.prepare_recovery(&mut UnwrapErr(SysRng))?;
+    // Whoever writes just now would keep the code from being kept: no use in showing it.
+    drop(vault.transaction()?);
     let code = prepared.code().expose();
     let directory = printable(&arguments.vault.vault.display().to_string());
     output
         .line("write this code down and keep it away from this machine; it is not shown again:")?;
     output.line(format!("\n  {}\n", *code))?;
-    output.result(&json!({ "code": *code, "replaced": replaced }))?;
+    output.secret_result(&json!({ "code": *code, "replaced": replaced }))?;
     // Whoever cannot see the new code keeps the old one.
     std::io::stdout().flush()?;
     vault.replace_recovery(&prepared).context(match replaced {

@@ -92,7 +92,7 @@ fn make(create: &Create, output: &Output<'_>) -> Result<()> {
     }
     let mut report = described(&record);
     report["token"] = token.expose().into();
-    output.result(&report)
+    output.secret_result(&report)
 }
 
 fn list(directory: &Path, output: &Output<'_>) -> Result<()> {

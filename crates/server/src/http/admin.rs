@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use shard_protocol::{CollectionName, CollectionState};
 use shard_store::StoreError;
+use tokio::sync::OwnedMutexGuard;
 
 use super::exchange::announce;
 use super::refused::Refused;
@@ -54,7 +55,10 @@ fn noted(shared: &Shared, operation: &'static str, token: Option<&str>, told: To
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refused> + Send + 'static,
 ) -> Result<T, Refused> {
-    let failed = |_| Refused::internal("the server failed at this request");
+    let failed = |error| {
+        tracing::warn!(%error, "the work on a request panicked");
+        Refused::internal("the server failed at this request")
+    };
     tokio::task::spawn_blocking(work).await.map_err(failed)?
 }
 
@@ -125,8 +129,12 @@ pub(super) async fn compact(State(shared): State<Arc<Shared>>, headers: HeaderMa
         token = grant.id().map(ToOwned::to_owned);
         json_only(&headers)?;
         let upkeep = shared.upkeep.clone();
-        let _alone = shared.maintenance.try_lock().map_err(|_| busy())?;
-        blocking(move || Ok(upkeep.compact()?)).await?;
+        let alone = alone(&shared)?;
+        let compact = move || {
+            let _alone = alone;
+            Ok(upkeep.compact()?)
+        };
+        blocking(compact).await?;
         Ok(Json(json!({ "compacted": true })))
     };
     let told = told.await;
@@ -153,8 +161,9 @@ pub(super) async fn snapshot(State(shared): State<Arc<Shared>>, request: Request
             asked.name.parse().map_err(|error| Refused::malformed(format!("snapshot {error}")))?;
         let to = shared.snapshots.join(name.as_str());
         let (upkeep, parent) = (shared.upkeep.clone(), shared.snapshots.clone());
-        let _alone = shared.maintenance.try_lock().map_err(|_| busy())?;
+        let alone = alone(&shared)?;
         blocking(move || {
+            let _alone = alone;
             if to.exists() {
                 return Err(Refused::malformed(format!("there is a snapshot {name} already")));
             }
@@ -182,8 +191,11 @@ async fn asked(
         .map_err(|error| Refused::malformed(format!("expected {{\"name\": ...}}: {error}")))
 }
 
-fn busy() -> Refused {
-    Refused::busy("compactions or snapshots at a time", None)
+/// The right to compact or to take a snapshot. It belongs to the work and not to the request: the
+/// work goes on when the one who asked for it has gone.
+fn alone(shared: &Shared) -> Result<OwnedMutexGuard<()>, Refused> {
+    let busy = |_| Refused::busy("compactions or snapshots at a time", None);
+    shared.maintenance.clone().try_lock_owned().map_err(busy)
 }
 
 /// A token for one collection must not reach what concerns them all.

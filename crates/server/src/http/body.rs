@@ -133,31 +133,53 @@ async fn piece(body: &mut Body) -> Option<Result<Bytes, axum::Error>> {
     }
 }
 
-/// An answer on its way. Holds whatever must stay until it is gone.
-pub(super) struct Answer<K> {
-    bytes: Bytes,
+/// An answer on its way.
+pub(super) struct Answer {
+    /// What is not handed over yet.
+    rest: Bytes,
+}
+
+/// All bytes of an answer, with whatever must stay as long as they are in memory. Every piece of
+/// the answer shares it, so it goes with the last one: hyper drops a body when it has taken the
+/// last piece, not when that is written.
+struct Whole<K> {
+    bytes: Vec<u8>,
     since: Instant,
     sent: Histogram,
     _counted: Option<OwnedSemaphorePermit>,
     _kept: K,
 }
 
-impl<K> Answer<K> {
+impl<K> AsRef<[u8]> for Whole<K> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl<K> Drop for Whole<K> {
+    fn drop(&mut self) {
+        self.sent.record(self.since.elapsed());
+    }
+}
+
+impl Answer {
     /// An answer of these bytes, counted in the budget unless it is short. A peer that asks for
-    /// much and does not take it must not fill the memory.
-    pub(super) fn new(
+    /// much and does not take it must not fill the memory. Whatever is `kept` goes with the last
+    /// byte.
+    pub(super) fn new<K: Send + 'static>(
         bytes: Vec<u8>,
         budget: &Budget,
         sent: Histogram,
         kept: K,
     ) -> Result<Self, Refused> {
         let counted = if bytes.len() > PIECE { Some(budget.take(bytes.len())?) } else { None };
-        let (bytes, since) = (Bytes::from(bytes), Instant::now());
-        Ok(Self { bytes, since, sent, _counted: counted, _kept: kept })
+        let since = Instant::now();
+        let whole = Whole { bytes, since, sent, _counted: counted, _kept: kept };
+        Ok(Self { rest: Bytes::from_owner(whole) })
     }
 }
 
-impl<K: Send + Unpin + 'static> HttpBody for Answer<K> {
+impl HttpBody for Answer {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -165,25 +187,41 @@ impl<K: Send + Unpin + 'static> HttpBody for Answer<K> {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
-        if self.bytes.is_empty() {
+        if self.rest.is_empty() {
             return Poll::Ready(None);
         }
-        let length = self.bytes.len().min(PIECE);
-        let piece = self.bytes.split_to(length);
+        let length = self.rest.len().min(PIECE);
+        let piece = self.rest.split_to(length);
         Poll::Ready(Some(Ok(http_body::Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.bytes.is_empty()
+        self.rest.is_empty()
     }
 
     fn size_hint(&self) -> http_body::SizeHint {
-        http_body::SizeHint::with_exact(self.bytes.len() as u64)
+        http_body::SizeHint::with_exact(self.rest.len() as u64)
     }
 }
 
-impl<K> Drop for Answer<K> {
-    fn drop(&mut self) {
-        self.sent.record(self.since.elapsed());
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_counts_until_its_last_piece_is_gone() {
+        let (budget, kept) = (Budget::new(1 << 20), Arc::new(()));
+        let bytes = vec![7; 2 * PIECE + 1];
+        let length = bytes.len();
+        let answer = Answer::new(bytes, &budget, Histogram::noop(), kept.clone()).unwrap();
+        let mut body = Body::new(answer);
+        let mut last = None;
+        while let Some(next) = piece(&mut body).await {
+            last = Some(next.unwrap());
+        }
+        drop(body);
+        assert_eq!((budget.held(), Arc::strong_count(&kept)), (length, 2));
+        assert_eq!(last.take().map(|piece| piece.len()), Some(1));
+        assert_eq!((budget.held(), Arc::strong_count(&kept)), (0, 1));
     }
 }

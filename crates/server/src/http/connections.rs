@@ -22,6 +22,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use tower::Layer;
 
 use super::metrics::Metrics;
+use super::options::HttpOptions;
 
 /// A connection as its requests see it.
 #[derive(Clone)]
@@ -35,8 +36,13 @@ pub(super) struct Connection {
 struct Work {
     /// Requests that are read or computed: meanwhile silence is the server's own.
     handled: usize,
-    /// Answers that are not wholly on their way: meanwhile it is the peer's turn to read.
+    /// Answers of which bytes are in memory: meanwhile it is the peer's turn to read.
     sent: usize,
+    /// Since when there has been one or another of them.
+    sending_since: Instant,
+    /// Bytes written since then, and when the last of them were.
+    written: u64,
+    wrote: Instant,
     /// When there was neither for the last time.
     since: Instant,
 }
@@ -49,8 +55,7 @@ enum Part {
 
 impl Connection {
     fn new(peer: Option<SocketAddr>) -> Self {
-        let work = Work { handled: 0, sent: 0, since: Instant::now() };
-        Self { peer, work: Arc::new(Mutex::new(work)) }
+        Self { peer, work: Arc::new(Mutex::new(Work::new(Instant::now()))) }
     }
 
     /// Notes that a request is handled, until the value is dropped.
@@ -65,6 +70,27 @@ impl Connection {
 }
 
 impl Work {
+    fn new(now: Instant) -> Self {
+        Self { handled: 0, sent: 0, sending_since: now, written: 0, wrote: now, since: now }
+    }
+
+    fn begin(&mut self, part: Part, now: Instant) {
+        if matches!(part, Part::Sent) && self.sent == 0 {
+            (self.sending_since, self.written, self.wrote) = (now, 0, now);
+        }
+        *self.count(part) += 1;
+    }
+
+    fn end(&mut self, part: Part, now: Instant) {
+        *self.count(part) -= 1;
+        self.since = now;
+    }
+
+    fn write(&mut self, bytes: usize, now: Instant) {
+        self.written += bytes as u64;
+        self.wrote = now;
+    }
+
     fn count(&mut self, part: Part) -> &mut usize {
         match part {
             Part::Handled => &mut self.handled,
@@ -72,13 +98,19 @@ impl Work {
         }
     }
 
-    /// When the connection is to be closed if nothing happens; `moved` is when a byte last did.
-    fn deadline(&self, moved: Instant, idle: Duration) -> Option<Instant> {
+    /// When the connection is to be closed if nothing happens. What the peer sends counts for
+    /// nothing: neither pings nor single bytes keep a connection, nor an answer that is not read.
+    /// With answers to be sent it is
+    /// `idle + min(wrote, sending_since + written / slowest)`: the first ends a peer that takes
+    /// nothing, the second one that takes next to nothing, or only answers to its pings.
+    fn deadline(&self, idle: Duration) -> Option<Instant> {
         match (self.handled, self.sent) {
             (1.., _) => None,
-            (0, 1..) => Some(moved + idle),
-            // Pings and single bytes keep nothing alive.
-            (0, 0) => Some(moved.min(self.since) + idle),
+            (0, 1..) => {
+                let earned = self.written / HttpOptions::SLOWEST_BYTES_PER_SECOND as u64;
+                Some(self.wrote.min(self.sending_since + Duration::from_secs(earned)) + idle)
+            }
+            (0, 0) => Some(self.since + idle),
         }
     }
 }
@@ -91,16 +123,14 @@ pub(super) struct Working {
 
 impl Working {
     fn begin(work: &Arc<Mutex<Work>>, part: Part) -> Self {
-        *lock(work).count(part) += 1;
+        lock(work).begin(part, Instant::now());
         Self { work: work.clone(), part }
     }
 }
 
 impl Drop for Working {
     fn drop(&mut self) {
-        let mut work = lock(&self.work);
-        *work.count(self.part) -= 1;
-        work.since = Instant::now();
+        lock(&self.work).end(self.part, Instant::now());
     }
 }
 
@@ -146,7 +176,6 @@ impl<S> Accept<TcpStream, S> for Doorkeeper {
         let watched = Watched {
             stream,
             idle: self.idle,
-            moved: Instant::now(),
             timer: Box::pin(sleep(self.idle)),
             work: connection.work.clone(),
             _place: place,
@@ -159,31 +188,40 @@ impl<S> Accept<TcpStream, S> for Doorkeeper {
 pub(super) struct Watched {
     stream: TcpStream,
     idle: Duration,
-    moved: Instant,
     timer: Pin<Box<Sleep>>,
     work: Arc<Mutex<Work>>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Watched {
-    /// Notes what came of a read or a write, and fails when the time is over.
+    /// Passes on what came of a read or a write, and fails when the time is over.
     fn watch<T>(
         &mut self,
         context: &mut Context<'_>,
         moved: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
-        if moved.is_ready() {
-            self.moved = Instant::now();
-        }
         while self.timer.as_mut().poll(context).is_ready() {
-            let (now, deadline) =
-                (Instant::now(), lock(&self.work).deadline(self.moved, self.idle));
+            let (now, deadline) = (Instant::now(), lock(&self.work).deadline(self.idle));
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
-            self.timer.as_mut().reset(deadline.unwrap_or(now + self.idle));
+            // Not later: once the answer is sent, what it has earned counts no more.
+            let latest = now + self.idle;
+            self.timer.as_mut().reset(deadline.map_or(latest, |deadline| deadline.min(latest)));
         }
         moved
+    }
+
+    /// The same for a write, whose bytes earn time.
+    fn wrote(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = written {
+            lock(&self.work).write(bytes, Instant::now());
+        }
+        self.watch(context, written)
     }
 }
 
@@ -204,8 +242,8 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let moved = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.watch(context, moved)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.wrote(context, written)
     }
 
     fn poll_write_vectored(
@@ -213,8 +251,8 @@ impl AsyncWrite for Watched {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let moved = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.watch(context, moved)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.wrote(context, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -227,5 +265,31 @@ impl AsyncWrite for Watched {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_written_bytes_keep_a_connection_while_an_answer_is_sent() {
+        let (start, idle) = (Instant::now(), Duration::from_secs(75));
+        let later = |seconds| start + Duration::from_secs(seconds);
+        let mut work = Work::new(start);
+        assert_eq!(work.deadline(idle), Some(later(75)));
+        work.begin(Part::Handled, later(10));
+        assert_eq!(work.deadline(idle), None);
+        work.begin(Part::Sent, later(20));
+        work.end(Part::Handled, later(21));
+        assert_eq!(work.deadline(idle), Some(later(20 + 75)));
+        work.write(3 * HttpOptions::SLOWEST_BYTES_PER_SECOND, later(22));
+        assert_eq!(work.deadline(idle), Some(later(22 + 75)), "nothing was taken since");
+        work.write(1, later(29));
+        assert_eq!(work.deadline(idle), Some(later(20 + 3 + 75)), "one byte earns no time");
+        work.end(Part::Sent, later(30));
+        assert_eq!(work.deadline(idle), Some(later(30 + 75)));
+        work.begin(Part::Sent, later(40));
+        assert_eq!(work.deadline(idle), Some(later(40 + 75)), "time is earned for each anew");
     }
 }

@@ -8,10 +8,10 @@ use axum::extract::Request;
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, StatusCode};
 use axum::response::Response;
-use shard_protocol::{CollectionName, RefusalCode, Revision, WIRE_VERSION, message_kind};
+use shard_protocol::{Access, CollectionName, RefusalCode, Revision, WIRE_VERSION, message_kind};
 
 use super::Shared;
-use super::body::{self, Answer};
+use super::body::{self, Answer, Held};
 use super::connections::Connection;
 use super::metrics::Measured;
 use super::operation::Operation;
@@ -142,12 +142,23 @@ async fn serve(
     }
 
     let server = shared.server.clone();
-    let work = move || compute(&server, &collection, &held.bytes);
-    let done = shared.workers.run(shared.options.request_timeout, work).await;
-    let (computed, queue) = done.map_err(|error| match error {
+    // The work goes on when the peer has gone, so what counts it goes with it: the token's place,
+    // the bytes of the request, and what a shutdown waits for.
+    let (grant, active) = (seen.grant.take(), shared.active.begin());
+    let work = move || (compute(&server, &collection, &held), grant, active);
+    let workers = match operation.access() {
+        Access::Read => &shared.workers,
+        Access::Write => &shared.writer,
+    };
+    let done = workers.run(shared.options.request_timeout, work).await;
+    let ((computed, grant, _active), queue) = done.map_err(|error| match error {
         NotDone::Full | NotDone::Late => Refused::busy("requests at a time", None),
-        NotDone::Panicked => Refused::internal("the server failed at this request"),
+        NotDone::Panicked => {
+            tracing::warn!(operation = operation.path(), "the work on a request panicked");
+            Refused::internal("the server failed at this request")
+        }
     })?;
+    seen.grant = grant;
     seen.measured.queue = queue;
     seen.measured.stages = computed.stages;
     seen.revision = computed.revision;
@@ -160,9 +171,9 @@ struct Computed {
     revision: Option<Revision>,
 }
 
-fn compute(server: &Server, collection: &CollectionName, message: &[u8]) -> Computed {
+fn compute(server: &Server, collection: &CollectionName, message: &Held) -> Computed {
     let mut stages = Stages::default();
-    let answer = server.answer_in_stages(collection, message, &mut stages);
+    let answer = server.answer_in_stages(collection, &message.bytes, &mut stages);
     Computed { answer, stages, revision: server.revision(collection).ok() }
 }
 

@@ -32,7 +32,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
@@ -65,6 +65,9 @@ use workers::Workers;
 
 /// How often buffers of figures are emptied.
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
+
+/// The longest time between two tries of a compaction that fails.
+const COMPACTION_RETRY: Duration = Duration::from_secs(60 * 60);
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -114,14 +117,17 @@ struct Shared {
     snapshots: PathBuf,
     options: HttpOptions,
     workers: Workers,
+    /// For changes, which the engine takes one at a time anyway: they wait for the disk, and
+    /// searches must not wait with them.
+    writer: Workers,
     budget: Budget,
     doorkeeper: Doorkeeper,
     metrics: Arc<Metrics>,
     ready: AtomicBool,
-    /// Requests that are served and answers that are sent.
+    /// Requests that are served, work that goes on without a peer, and answers that are sent.
     active: Active,
     /// One compaction or snapshot at a time.
-    maintenance: tokio::sync::Mutex<()>,
+    maintenance: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// A server that runs. It goes on until [`Running::shut_down`], also when this is dropped.
@@ -148,18 +154,20 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
     let Service { server, upkeep, tokens, tls, snapshots, options } = service;
     let metrics = Arc::new(Metrics::new());
     let doorkeeper = Doorkeeper::new(options.connections, options.idle_timeout, metrics.clone());
+    let threads = options.threads_per_request;
     let shared = Arc::new(Shared {
         server: Arc::new(server),
         upkeep,
         tokens,
         snapshots,
-        workers: Workers::new(options.workers, options.threads_per_request, options.queue)?,
+        workers: Workers::new("worker", options.workers, threads, options.queue)?,
+        writer: Workers::new("writer", 1, threads, options.queue)?,
         budget: Budget::new(options.held_bytes),
         doorkeeper: doorkeeper.clone(),
         metrics,
         ready: AtomicBool::new(true),
         active: Active::default(),
-        maintenance: tokio::sync::Mutex::new(()),
+        maintenance: Arc::default(),
         options,
     });
     listener.set_nonblocking(true)?;
@@ -212,10 +220,16 @@ impl Running {
     pub async fn shut_down(self) -> std::io::Result<()> {
         self.shared.ready.store(false, Ordering::Relaxed);
         tokio::time::sleep(self.shared.options.drain).await;
-        self.handle.graceful_shutdown(Some(self.shared.options.grace));
+        let grace = self.shared.options.grace;
+        let end = tokio::time::Instant::now() + grace;
+        self.handle.graceful_shutdown(Some(grace));
         let mut serving = self.serving;
         let served = tokio::select! {
-            served = &mut serving => served,
+            served = &mut serving => {
+                // Work goes on whose peer has gone. What is left at the end has had its time.
+                let _ = tokio::time::timeout_at(end, self.shared.active.over()).await;
+                served
+            }
             // A peer that keeps an idle connection open, or is gone, is no reason to stay.
             () = self.shared.active.end() => {
                 self.handle.shutdown();
@@ -263,7 +277,10 @@ fn application(shared: Arc<Shared>) -> Router {
         };
         router = router.route(&path, post(serve));
     }
-    let failed = |_| Refused::internal("the server failed at this request").into_response();
+    let failed = |_| {
+        tracing::warn!("a request panicked");
+        Refused::internal("the server failed at this request").into_response()
+    };
     router
         .fallback(|| async { (StatusCode::NOT_FOUND, "no such path; /docs lists them\n") })
         .layer(CatchPanicLayer::custom(failed))
@@ -287,20 +304,32 @@ async fn around(State(shared): State<Arc<Shared>>, request: Request, next: Next)
 async fn keep_up(shared: Arc<Shared>) {
     let every = shared.options.compaction_interval;
     let mut figures = tokio::time::interval(METRICS_UPKEEP);
-    let mut asked = std::time::Instant::now();
+    let (mut asked, mut wait) = (Instant::now(), every);
     loop {
         figures.tick().await;
         shared.metrics.upkeep();
-        if every.is_zero() || asked.elapsed() < every || !shared.upkeep.needs_compaction() {
+        if every.is_zero() || asked.elapsed() < wait {
             continue;
         }
-        asked = std::time::Instant::now();
-        let Ok(_alone) = shared.maintenance.try_lock() else { continue };
-        let upkeep = shared.upkeep.clone();
-        match tokio::task::spawn_blocking(move || upkeep.compact()).await {
-            Ok(Ok(())) => tracing::info!("compacted"),
-            Ok(Err(error)) => tracing::error!(%error, "compaction failed; it will be tried again"),
-            Err(_) => tracing::error!("compaction failed; it will be tried again"),
+        asked = Instant::now();
+        if !shared.upkeep.needs_compaction() {
+            continue;
         }
+        let Ok(alone) = shared.maintenance.clone().try_lock_owned() else { continue };
+        let upkeep = shared.upkeep.clone();
+        let compact = move || {
+            let _alone = alone;
+            upkeep.compact()
+        };
+        let outcome = tokio::task::spawn_blocking(compact).await;
+        if let Ok(Ok(())) = outcome {
+            wait = every;
+            tracing::info!("compacted");
+            continue;
+        }
+        // What fails once, for want of room say, fails again: each time is left twice as long.
+        wait = wait.saturating_mul(2).min(COMPACTION_RETRY.max(every));
+        let error = outcome.ok().and_then(Result::err).map(tracing::field::display);
+        tracing::error!(error, seconds = wait.as_secs(), "compaction failed; will be tried again");
     }
 }

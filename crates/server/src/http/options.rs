@@ -21,15 +21,17 @@ pub struct HttpOptions {
     /// Time for the headers of a request, counted from when the connection could take one; so it
     /// is also how long an HTTP/1 connection may wait for its next request.
     pub header_timeout: Duration,
-    /// Time after which a connection is closed on which no request is served and either no byte
-    /// moves or there is no answer to be sent.
+    /// Time after which a connection is closed on which no request is served. While an answer is
+    /// sent it begins with the last byte that the peer took, up to a second after its beginning
+    /// for every [`SLOWEST_BYTES_PER_SECOND`](Self::SLOWEST_BYTES_PER_SECOND) taken.
     pub idle_timeout: Duration,
     /// Time for a body, and then once more for its place in the queue. A body may take a second
     /// longer for every [`SLOWEST_BYTES_PER_SECOND`](Self::SLOWEST_BYTES_PER_SECOND) received.
     pub request_timeout: Duration,
-    /// Requests that are computed at a time.
+    /// Requests that are computed at a time, besides one that changes something.
     pub workers: usize,
-    /// Requests that wait for a worker; more are told to come back.
+    /// Requests that wait for a worker, and changes that wait for theirs; more are told to come
+    /// back.
     pub queue: usize,
     /// Threads that one request is spread over. With as many workers as cores, one is best under
     /// load; more shorten the single request on an idle machine.
@@ -49,7 +51,8 @@ pub struct HttpOptions {
 
 impl HttpOptions {
     /// A body that comes slower than this, after [`request_timeout`](Self::request_timeout), is
-    /// given up.
+    /// given up, and so is an answer that is read slower, after
+    /// [`idle_timeout`](Self::idle_timeout).
     pub const SLOWEST_BYTES_PER_SECOND: usize = 64 << 10;
 }
 

@@ -37,8 +37,8 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMa
         return refused.into_response();
     }
     let levels = Levels {
-        waiting: shared.workers.waiting(),
-        computing: shared.workers.computing(),
+        waiting: shared.workers.waiting() + shared.writer.waiting(),
+        computing: shared.workers.computing() + shared.writer.computing(),
         held_bytes: shared.budget.held(),
         open_connections: shared.doorkeeper.open(),
         sessions: shared.server.sessions(),

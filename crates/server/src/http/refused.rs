@@ -73,7 +73,12 @@ impl Refused {
 }
 
 impl From<ServerError> for Refused {
+    /// What went wrong within the server is for its operator to know; the client is told only
+    /// that it did.
     fn from(error: ServerError) -> Self {
+        if matches!(error.code(), RefusalCode::Storage | RefusalCode::Internal) {
+            tracing::warn!(%error, "a request failed");
+        }
         Self { refusal: error.refusal(), retry_after: None }
     }
 }

@@ -34,12 +34,13 @@ pub(super) struct Workers {
 
 impl Workers {
     pub(super) fn new(
+        name: &'static str,
         count: usize,
         threads: usize,
         queue: usize,
     ) -> Result<Self, ThreadPoolBuildError> {
         let pool = |index| {
-            let name = move |thread| format!("worker-{index}-{thread}");
+            let name = move |thread| format!("{name}-{index}-{thread}");
             ThreadPoolBuilder::new().num_threads(threads.max(1)).thread_name(name).build()
         };
         let count = count.max(1);
@@ -126,7 +127,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_queue_is_bounded_and_what_it_holds_is_served() {
-        let workers = Arc::new(Workers::new(1, 1, 1).unwrap());
+        let workers = Arc::new(Workers::new("worker", 1, 1, 1).unwrap());
         let (open, gate) = mpsc::channel::<()>();
         let (started, begun) = oneshot::channel();
         let first = tokio::spawn({
@@ -158,7 +159,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_who_waits_too_long_is_turned_away_and_leaves_no_gap() {
-        let workers = Workers::new(1, 1, 1).unwrap();
+        let workers = Workers::new("worker", 1, 1, 1).unwrap();
         let (open, gate) = mpsc::channel::<()>();
         let (blocked, late) = tokio::join!(workers.run(PATIENCE, move || gate.recv()), async {
             let late = workers.run(Duration::from_millis(20), || ()).await;
@@ -172,7 +173,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_costs_one_request_and_no_worker() {
-        let workers = Workers::new(1, 1, 1).unwrap();
+        let workers = Workers::new("worker", 1, 1, 1).unwrap();
         let boom = workers.run(PATIENCE, || std::panic::resume_unwind(Box::new("boom"))).await;
         assert_eq!(boom.map(|(never, _): ((), _)| never), Err(NotDone::Panicked));
         assert_eq!(workers.run(PATIENCE, || 5).await.unwrap().0, 5);

@@ -21,7 +21,7 @@ use shard_server::http::{
     CONTENT, HttpOptions, NewToken, Running, Scope, Service, StartError, Tls, TokenFile,
     TokenLimits, Tokens, start,
 };
-use shard_server::{NoUpkeep, Server};
+use shard_server::{NoUpkeep, Server, Upkeep};
 use shard_store::{MemoryRows, RowStore};
 use tempfile::TempDir;
 
@@ -41,6 +41,7 @@ pub struct Site {
 pub struct Setup {
     pub options: HttpOptions,
     pub rows: Arc<dyn RowStore>,
+    pub upkeep: Arc<dyn Upkeep>,
     pub tls: bool,
     pub guarded: bool,
     pub address: &'static str,
@@ -51,6 +52,7 @@ impl Default for Setup {
         Self {
             options: HttpOptions { workers: 2, ..HttpOptions::default() },
             rows: Arc::new(MemoryRows::new()),
+            upkeep: Arc::new(NoUpkeep),
             tls: true,
             guarded: true,
             address: "127.0.0.1:0",
@@ -94,7 +96,7 @@ impl Site {
         let client = client(setup.tls.then(|| tls_directory.join("certificate.pem")));
         let service = Service {
             server,
-            upkeep: Arc::new(NoUpkeep),
+            upkeep: setup.upkeep,
             tokens: Tokens::open(file).expect("a readable file"),
             tls,
             snapshots: directory.path().join("snapshots"),

@@ -31,6 +31,14 @@ impl Held {
         if given < latest { Err(StoreError::Stale { given, latest }) } else { Ok(()) }
     }
 
+    /// Refuses to change an epoch that a later one has replaced.
+    pub(super) fn check_epoch(&self, asked: Epoch) -> Result<(), StoreError> {
+        match self.record.current {
+            Some(current) if asked < current => Err(StoreError::Replaced { asked, current }),
+            _ => Ok(()),
+        }
+    }
+
     /// The current epoch, if it is the one that is asked for.
     pub(super) fn current(&self, epoch: Epoch) -> Result<&EpochRecord, StoreError> {
         match (self.record.current, self.epochs.get(&epoch)) {

@@ -134,7 +134,6 @@ impl RedbRows {
         last: &View,
         generation: u64,
     ) -> Result<(), StoreError> {
-        let old = self.row_file(writer);
         self.directory.switch(generation)?;
         // From here on the new file counts, whatever fails: no change may be acknowledged until
         // the directory is known to say so after a crash as well.
@@ -144,7 +143,8 @@ impl RedbRows {
         self.show(next, &[]);
         self.directory.sync()?;
         writer.unsynced = false;
-        fs::remove_file(&old).map_err(disk("remove the old row file", &old))?;
+        // All that do not count: an earlier compaction may have failed to remove one.
+        self.directory.sweep(Some(generation))?;
         self.directory.sync()
     }
 }

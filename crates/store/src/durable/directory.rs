@@ -4,7 +4,7 @@
 //! whole file; any other row file was left by a compaction that was killed. `LOCK` is held while
 //! the directory is open.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,7 @@ use super::engine::disk;
 use crate::StoreError;
 
 const OPENING: &str = "open the server's directory";
+const SWEEPING: &str = "remove old row files";
 const CURRENT: &str = "CURRENT";
 const LOCK: &str = "LOCK";
 /// First line of `CURRENT`: what this is, and the version of the layout.
@@ -33,9 +34,8 @@ impl Directory {
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
         make_private(path).map_err(disk(OPENING, path))?;
         let lock_path = path.join(LOCK);
-        let mut options = File::options();
-        options.read(true).write(true).create(true).truncate(false);
-        let lock = options.open(&lock_path).map_err(disk(OPENING, &lock_path))?;
+        let lock = private_file().read(true).create(true).truncate(false).open(&lock_path);
+        let lock = lock.map_err(disk(OPENING, &lock_path))?;
         lock.try_lock().map_err(|error| in_use(path, error))?;
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
@@ -67,17 +67,18 @@ impl Directory {
         self.path.join(CURRENT).exists()
     }
 
-    /// Removes what killed work has left. Files that the engine does not know stay.
+    /// Removes every row file but the one that counts, and what killed work has left. Files that
+    /// the engine does not know stay.
     pub(super) fn sweep(&self, current: Option<u64>) -> Result<(), StoreError> {
-        let list = fs::read_dir(&self.path).map_err(disk(OPENING, &self.path))?;
+        let list = fs::read_dir(&self.path).map_err(disk(SWEEPING, &self.path))?;
         for entry in list {
-            let path = entry.map_err(disk(OPENING, &self.path))?.path();
+            let path = entry.map_err(disk(SWEEPING, &self.path))?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let ours = name.starts_with(PREFIX) || name.starts_with(CURRENT);
             let old = generation(name).is_some_and(|number| Some(number) != current);
             if ours && name.ends_with(PARTIAL) || old {
-                tracing::info!(file = name, "removing what unfinished work has left");
-                fs::remove_file(&path).map_err(disk(OPENING, &path))?;
+                tracing::debug!(file = name, "removing a file that does not count");
+                fs::remove_file(&path).map_err(disk(SWEEPING, &path))?;
             }
         }
         Ok(())
@@ -120,6 +121,15 @@ pub(super) fn make_private(path: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(path)
+}
+
+/// Opens to write what, where it is new, is for nobody else to read.
+pub(super) fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
 }
 
 fn in_use(path: &Path, error: TryLockError) -> StoreError {
@@ -197,7 +207,7 @@ pub(super) fn write_current(directory: &Path, generation: u64) -> Result<(), Sto
     let new = partial(&path);
     let text = format!("{MAGIC}\n{PREFIX}{generation:08}{SUFFIX}\n");
     let write = || {
-        let mut file = File::create(&new)?;
+        let mut file = private_file().create(true).truncate(true).open(&new)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, &path)

@@ -12,7 +12,7 @@ use super::catalogue::{Catalogue, Held};
 use super::engine::{View, failed};
 use super::key::{CollectionId, STATE_KEY, Table, after_prefix, damaged};
 use super::record::State;
-use crate::StoreError;
+use crate::{MOST_COLLECTIONS, StoreError};
 
 /// Records that changes have touched, by key or by prefix: what a compaction has to copy again.
 #[derive(Default, Debug)]
@@ -83,16 +83,16 @@ impl<'t> Draft<'t> {
         &self.effects.catalogue
     }
 
-    /// A collection as it is, or as a new one would be.
-    pub(super) fn collection(&mut self, name: &CollectionName) -> Held {
-        match self.effects.catalogue.0.get(name) {
-            Some(held) => Held::clone(held),
-            None => {
-                let id = CollectionId(self.effects.state.next_collection);
-                self.effects.state.next_collection += 1;
-                Held::new(id)
-            }
+    /// A collection as it is, or as a new one would be if there is room for it.
+    pub(super) fn collection(&mut self, name: &CollectionName) -> Result<Held, StoreError> {
+        let collections = &self.effects.catalogue.0;
+        if let Some(held) = collections.get(name) {
+            return Ok(Held::clone(held));
         }
+        StoreError::unless_room("collections", collections.len(), MOST_COLLECTIONS)?;
+        let id = CollectionId(self.effects.state.next_collection);
+        self.effects.state.next_collection += 1;
+        Ok(Held::new(id))
     }
 
     /// Writes a collection's record and keeps it in the catalogue.

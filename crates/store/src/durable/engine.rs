@@ -10,6 +10,7 @@ use redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, StorageBackend, W
 
 use super::backend::{Condition, Overlay, RowFile};
 use super::catalogue::{Catalogue, Held};
+use super::directory::private_file;
 use super::key::{STATE_KEY, Table, after_prefix, collection_name, damaged, words};
 use super::record::{CollectionRecord, EpochRecord, State};
 use crate::StoreError;
@@ -60,7 +61,7 @@ impl Engine {
         condition: Condition,
     ) -> Result<Self, StoreError> {
         let doing = "make a row file";
-        let new = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+        let new = private_file().read(true).create_new(true).open(path);
         let engine = Self::over_file(new.map_err(disk(doing, path))?, cache, condition, doing)?;
         let transaction = engine.begin_write(doing)?;
         for table in Table::ALL {

@@ -14,7 +14,7 @@ use super::draft::Draft;
 use super::engine::{View, guarded};
 use super::key::{Table, blob_name, damaged, words};
 use super::record::{EpochRecord, NameRecord, decode_word, encode_row, row_bytes};
-use crate::{EpochStatistics, Fetched, RowStore, StoreError};
+use crate::{EpochStatistics, Fetched, MOST_EPOCHS, RowStore, StoreError};
 
 impl RowStore for RedbRows {
     fn upsert(
@@ -27,16 +27,20 @@ impl RowStore for RedbRows {
         assert_eq!(tags.len(), batch.rows().len(), "a tag for every row");
         let (number, width) = (batch.epoch(), batch.width());
         self.change("store rows", |draft| {
-            let mut held = draft.collection(collection);
+            let mut held = draft.collection(collection)?;
             held.check(revision)?;
-            if let Some(current) = held.record.current.filter(|current| number < *current) {
-                return Err(StoreError::Replaced { asked: number, current });
-            }
-            let new = EpochRecord { width, rows: 0 };
-            let mut epoch = *held.epochs.entry(number).or_insert(new);
-            if epoch.width != width {
-                return Err(StoreError::Width { expected: epoch.width, actual: width });
-            }
+            held.check_epoch(number)?;
+            let mut epoch = match held.epochs.get(&number) {
+                Some(epoch) if epoch.width != width => {
+                    return Err(StoreError::Width { expected: epoch.width, actual: width });
+                }
+                Some(epoch) => *epoch,
+                None => {
+                    let what = "epochs of a collection";
+                    StoreError::unless_room(what, held.epochs.len(), MOST_EPOCHS)?;
+                    EpochRecord { width, rows: 0 }
+                }
+            };
             let id = held.record.id;
             for (row, &tag) in batch.rows().iter().zip(tags) {
                 let (name, cell) = (id.named(number, row.handle), row.cell);
@@ -73,6 +77,7 @@ impl RowStore for RedbRows {
         self.change("delete rows", |draft| {
             let mut held = Held::clone(draft.catalogue().known(collection)?);
             held.check(revision)?;
+            held.check_epoch(epoch)?;
             let record = held.epochs.get(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
             let (mut record, id) = (*record, held.record.id);
             let mut gone = 0;
@@ -225,7 +230,7 @@ impl RowStore for RedbRows {
         sealed: &[u8],
     ) -> Result<(), StoreError> {
         self.change("store a blob", |draft| {
-            let mut held = draft.collection(collection);
+            let mut held = draft.collection(collection)?;
             let key = held.record.id.blob(name);
             let length = (sealed.len() as u64).to_le_bytes().to_vec();
             if draft.put(Table::Lengths, &key, length)?.is_none() {

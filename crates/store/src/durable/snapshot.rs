@@ -1,9 +1,10 @@
 //! Snapshots: a copy of everything live as of one moment, in a directory of its own that can be
 //! opened like the server's.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::ErrorKind;
-use std::path::Path;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 
 use super::RedbRows;
 use super::copy::{Leftovers, copy_all};
@@ -31,12 +32,12 @@ impl RedbRows {
     /// meanwhile. The directory has its name only once it is whole and on disk.
     pub fn snapshot(&self, to: &Path) -> Result<Snapshot, StoreError> {
         refuse_unless_empty(to, TAKING)?;
+        let new = unfinished(to)?;
         let parent = match to.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
         fs::create_dir_all(parent).map_err(disk(TAKING, parent))?;
-        let new = directory::partial(to);
         remove_unfinished(&new)?;
         directory::make_private(&new).map_err(disk(TAKING, &new))?;
         let outcome = self.snapshot_into(&new).and_then(|snapshot| {
@@ -97,8 +98,12 @@ impl RedbRows {
         target.sweep(None)?;
         let path = directory::row_file(directory, FIRST);
         let new = directory::partial(&path);
-        let bytes = fs::copy(directory::row_file(snapshot, generation), &new)
-            .map_err(disk(RESTORING, &new))?;
+        let copy = || {
+            let mut from = File::open(directory::row_file(snapshot, generation))?;
+            let to = directory::private_file().create_new(true).open(&new);
+            io::copy(&mut from, &mut to?)
+        };
+        let bytes = copy().map_err(disk(RESTORING, &new))?;
         sync_file(&new)?;
         target.adopt(&new, &path)?;
         target.switch(FIRST)?;
@@ -121,6 +126,22 @@ fn refuse_unless_empty(path: &Path, doing: &'static str) -> Result<(), StoreErro
         }),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(disk(doing, path)(error)),
+    }
+}
+
+/// Where a snapshot is written until it is whole: beside its place, under a name that begins with
+/// a dot and so is none of another snapshot.
+fn unfinished(to: &Path) -> Result<PathBuf, StoreError> {
+    match to.file_name() {
+        Some(name) if !name.as_encoded_bytes().starts_with(b".") => {
+            let mut hidden = OsString::from(".");
+            hidden.push(name);
+            Ok(directory::partial(&to.with_file_name(hidden)))
+        }
+        _ => Err(StoreError::Engine {
+            doing: TAKING,
+            reason: format!("{}: name a directory that begins with no dot", to.display()),
+        }),
     }
 }
 

@@ -8,9 +8,10 @@ use shard_protocol::{
     RowHandle, declassify,
 };
 
+use super::engine::View;
 use super::faults::Faults;
 use super::{RedbRows, StoreOptions, verify};
-use crate::{RowStore, StoreError};
+use crate::{MOST_COLLECTIONS, RowStore, StoreError};
 
 const FOREVER: u64 = u64::MAX;
 const WIDTH: usize = 6;
@@ -221,4 +222,24 @@ fn a_kill_during_a_compaction_loses_nothing_and_brings_nothing_back() {
         },
     );
     assert!(kills >= 5, "{kills}");
+}
+
+#[test]
+fn an_engine_has_so_many_collections_and_no_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let rows = filled(directory.path(), &Faults::default());
+    // As if all of them had been published, which would take a commit each.
+    let view = rows.view();
+    let mut catalogue = view.catalogue.clone();
+    let held = catalogue.known(&main_collection()).unwrap().clone();
+    for number in 1..MOST_COLLECTIONS {
+        catalogue.0.insert(format!("c{number}").parse().unwrap(), held.clone());
+    }
+    rows.show(View::new(view.engine().clone(), view.state, catalogue).unwrap(), &[]);
+    let put = |collection: CollectionName| {
+        rows.put_blob(&collection, &"blob".parse().unwrap(), b"sealed")
+    };
+    let full = StoreError::TooMany { what: "collections", most: MOST_COLLECTIONS };
+    assert_eq!(put("another".parse().unwrap()), Err(full));
+    assert_eq!(put(main_collection()), Ok(()), "those that are there take blobs");
 }

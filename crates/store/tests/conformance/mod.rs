@@ -4,7 +4,7 @@ use shard_protocol::{
     Candidates, CellTag, CollectionName, ContentTag, Epoch, EpochState, Leak, Revision, Row,
     RowBatch, RowHandle, declassify,
 };
-use shard_store::{EpochStatistics, RowStore, StoreError};
+use shard_store::{EpochStatistics, MOST_EPOCHS, RowStore, StoreError};
 
 /// Makes a test of every function below; `$engine` is an expression for a fresh engine.
 macro_rules! suite {
@@ -21,6 +21,7 @@ macro_rules! suite {
             collections_do_not_see_each_other,
             blobs_are_kept_replaced_and_removed,
             an_unpublished_collection_is_empty,
+            a_collection_has_so_many_epochs_and_no_more,
         );
     };
     ($engine:expr; $($test:ident),+ $(,)?) => {
@@ -166,7 +167,10 @@ pub fn an_epoch_is_searched_from_its_activation_on_and_the_others_are_erased(row
     assert_eq!(first(rows, next, 10, 1), Ok(1));
     let replaced = StoreError::Replaced { asked: EPOCH, current: next };
     assert_eq!(first(rows, EPOCH, 10, 1), Err(replaced.clone()));
-    assert_eq!(upsert(rows, Revision(2), EPOCH, vec![row(1, 10, &[5, 0])]), Err(replaced));
+    let late = vec![row(1, 10, &[5, 0])];
+    assert_eq!(upsert(rows, Revision(2), EPOCH, late), Err(replaced.clone()));
+    let deleted = rows.delete(&main_collection(), Revision(2), EPOCH, &[RowHandle(1)]);
+    assert_eq!(deleted, Err(replaced));
     let state = rows.describe(&main_collection()).unwrap();
     assert_eq!((state.revision, state.current), (Revision(2), Some(next)));
     assert_eq!(state.epochs, vec![EpochState { epoch: next, width: 3, rows: 1 }]);
@@ -224,4 +228,17 @@ pub fn an_unpublished_collection_is_empty(rows: &dyn RowStore) {
     let state = rows.describe(&main_collection()).unwrap();
     assert_eq!((state.revision, state.current, state.epochs.len()), (Revision(0), None, 0));
     assert_eq!(rows.collections(), Ok(Vec::new()));
+}
+
+pub fn a_collection_has_so_many_epochs_and_no_more(rows: &dyn RowStore) {
+    let number = |epoch: usize| Epoch(epoch as u64);
+    let put = |epoch| upsert(rows, FIRST, epoch, vec![row(1, 10, &[5, 0])]);
+    for epoch in 0..MOST_EPOCHS {
+        put(number(epoch)).unwrap();
+    }
+    let full = StoreError::TooMany { what: "epochs of a collection", most: MOST_EPOCHS };
+    assert_eq!(put(number(MOST_EPOCHS)), Err(full));
+    assert_eq!(put(number(0)), Ok(()), "those that are there take rows");
+    rows.activate(&main_collection(), FIRST, number(1)).unwrap();
+    assert_eq!(put(number(MOST_EPOCHS)), Ok(()), "an activation makes room");
 }

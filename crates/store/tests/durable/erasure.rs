@@ -100,3 +100,14 @@ fn a_compaction_is_due_after_many_deletes_or_an_erased_epoch_and_that_outlives_a
     let done = rows.compact().unwrap();
     assert!(!rows.needs_compaction() && done.rows == 1);
 }
+
+#[test]
+fn a_row_file_that_an_earlier_compaction_could_not_remove_goes_with_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let rows = filled(directory.path(), 10, 4);
+    let left = directory.path().join("rows-00000000.redb");
+    std::fs::write(&left, b"rows of before").unwrap();
+    rows.compact().unwrap();
+    assert!(!left.exists());
+    assert!(holds(&rows, EPOCH, 7, 0));
+}

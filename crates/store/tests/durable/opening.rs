@@ -109,3 +109,16 @@ fn a_dropped_collection_stays_dropped_and_its_name_can_be_used_again() {
         assert_eq!(rows.describe(&main_collection()).unwrap().epochs[0].rows, 1);
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn the_files_of_a_server_are_nobody_else_s_to_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    filled(directory.path(), 3, 4).compact().unwrap();
+    for entry in std::fs::read_dir(directory.path()).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{:?}", entry.file_name());
+    }
+}

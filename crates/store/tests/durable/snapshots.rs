@@ -45,17 +45,30 @@ fn a_snapshot_does_not_overwrite_and_replaces_what_a_killed_one_has_left() {
     std::fs::write(full.join("file"), b"mine").unwrap();
     let refused = rows.snapshot(&full).unwrap_err();
     assert!(refused.to_string().contains("is not empty"), "{refused}");
-    let left = directory.path().join("empty.partial");
+    let left = directory.path().join(".empty.partial");
     std::fs::create_dir(&left).unwrap();
     std::fs::write(left.join("rows-00000001.redb"), b"half of it").unwrap();
     rows.snapshot(&empty).unwrap();
     assert!(!left.exists());
     assert!(holds(&open(&empty), EPOCH, 7, 0));
     // What is not a snapshot's is not removed.
-    std::fs::create_dir(directory.path().join("new.partial")).unwrap();
-    std::fs::write(directory.path().join("new.partial").join("thesis.txt"), b"mine").unwrap();
+    let other = directory.path().join(".new.partial");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("thesis.txt"), b"mine").unwrap();
     assert!(rows.snapshot(&directory.path().join("new")).is_err());
-    assert!(directory.path().join("new.partial").join("thesis.txt").exists());
+    assert!(other.join("thesis.txt").exists());
+}
+
+#[test]
+fn no_snapshot_is_in_the_place_where_another_one_is_built() {
+    let directory = tempfile::tempdir().unwrap();
+    let rows = filled(&directory.path().join("rows"), 10, 4);
+    let older = directory.path().join("a.partial");
+    rows.snapshot(&older).unwrap();
+    rows.snapshot(&directory.path().join("a")).unwrap();
+    assert!(holds(&open(&older), EPOCH, 7, 0));
+    let refused = rows.snapshot(&directory.path().join(".a.partial")).unwrap_err();
+    assert!(refused.to_string().contains("begins with no dot"), "{refused}");
 }
 
 #[test]

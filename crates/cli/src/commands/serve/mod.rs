@@ -1,5 +1,6 @@
 //! `shard serve`: the server, from flags to exit code.
 
+mod bounds;
 mod engine;
 mod settings;
 
@@ -8,7 +9,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
 use shard_protocol::Limits;
@@ -22,6 +23,9 @@ use settings::{Certificate, LogFormat, Resolved, Settings};
 
 /// Rows of one message: more would take the engine longer than a client waits.
 const MOST_ROWS: usize = 1 << 16;
+
+/// What a second signal ends with.
+const CUT_OFF: &str = "ended by a second signal: requests under way were cut off";
 
 #[derive(Args)]
 pub struct Serve {
@@ -150,7 +154,8 @@ fn log_to_standard_error(settings: &Resolved) -> Result<()> {
     Ok(())
 }
 
-/// SIGTERM and SIGINT end the server, SIGHUP makes it read certificate and tokens again.
+/// SIGTERM and SIGINT end the server, the second of them at once; SIGHUP makes it read certificate
+/// and tokens again.
 struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
@@ -174,7 +179,11 @@ impl Signals {
                 _ = self.interrupt.recv() => break,
             }
         }
-        tracing::info!("shutting down");
-        Ok(running.shut_down().await?)
+        tracing::info!("shutting down; a second signal ends at once");
+        tokio::select! {
+            ended = running.shut_down() => Ok(ended?),
+            _ = self.terminate.recv() => bail!(CUT_OFF),
+            _ = self.interrupt.recv() => bail!(CUT_OFF),
+        }
     }
 }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -12,6 +11,7 @@ use shard_server::SESSION_BYTES;
 use shard_server::http::HttpOptions;
 use shard_store::StoreOptions;
 
+use super::bounds::{KIB, MIB, bytes, count, not_zero, pause, time};
 use crate::args::positive;
 
 const DEFAULT_LISTEN: &str = "127.0.0.1:7443";
@@ -100,7 +100,7 @@ settings! {
     /// Time for a body, and again for its place in the queue, in seconds [default: 10]
     #[arg(value_name = "SECONDS")]
     request_timeout: u64,
-    /// Requests that are computed at a time; 0 for one a core [default: 0]
+    /// Requests that are computed at a time, besides one change; 0 for one a core [default: 0]
     #[arg(value_name = "COUNT")]
     workers: usize,
     /// Requests that wait for a worker before others are told to come back [default: 64]
@@ -188,50 +188,86 @@ impl Settings {
     /// These, then those of a file, then the defaults.
     pub fn resolve(self, file: Self) -> Result<Resolved> {
         let set = self.or(file);
-        let defaults = HttpOptions::default();
-        let mebibytes = |value: Option<usize>, default| value.map_or(default, |value| value << 20);
-        let seconds = |value: Option<u64>, default| value.map_or(default, Duration::from_secs);
+        let (defaults, store) = (HttpOptions::default(), StoreOptions::default());
         let certificate = match (set.tls_cert, set.tls_key) {
             _ if set.plain == Some(true) => Certificate::None,
             (Some(certificate), Some(key)) => Certificate::Given { certificate, key },
             (None, None) => Certificate::Made { names: set.tls_names.unwrap_or_default() },
             _ => bail!("tls-cert and tls-key go together: give both or neither"),
         };
-        Ok(Resolved {
+        let resolved = Resolved {
             listen: set.listen.unwrap_or_else(|| DEFAULT_LISTEN.parse().expect("an address")),
             certificate,
-            session_bytes: mebibytes(set.session_mib, SESSION_BYTES),
-            cache_bytes: mebibytes(set.cache_mib, StoreOptions::default().cache_bytes),
+            session_bytes: bytes("session-mib", set.session_mib, MIB, SESSION_BYTES)?,
+            cache_bytes: bytes("cache-mib", set.cache_mib, MIB, store.cache_bytes)?,
             log_format: set.log_format.unwrap_or_default(),
             log_level: set.log_level.unwrap_or_else(|| "info".to_owned()),
             http: HttpOptions {
-                body_bytes: mebibytes(set.max_body_mib, defaults.body_bytes),
-                held_bytes: mebibytes(set.max_held_mib, defaults.held_bytes),
-                connections: set.max_connections.unwrap_or(defaults.connections),
-                streams: set.max_streams.unwrap_or(defaults.streams),
-                header_bytes: set.max_header_kib.map_or(defaults.header_bytes, |kib| kib << 10),
-                handshake_timeout: seconds(set.handshake_timeout, defaults.handshake_timeout),
-                header_timeout: seconds(set.header_timeout, defaults.header_timeout),
-                idle_timeout: seconds(set.idle_timeout, defaults.idle_timeout),
-                request_timeout: seconds(set.request_timeout, defaults.request_timeout),
-                workers: set.workers.filter(|&count| count > 0).unwrap_or(defaults.workers),
+                body_bytes: bytes("max-body-mib", set.max_body_mib, MIB, defaults.body_bytes)?,
+                held_bytes: bytes("max-held-mib", set.max_held_mib, MIB, defaults.held_bytes)?,
+                connections: count("max-connections", set.max_connections, defaults.connections)?,
+                streams: not_zero("max-streams", set.max_streams.unwrap_or(defaults.streams))?,
+                header_bytes: bytes(
+                    "max-header-kib",
+                    set.max_header_kib,
+                    KIB,
+                    defaults.header_bytes,
+                )?,
+                handshake_timeout: time(
+                    "handshake-timeout",
+                    set.handshake_timeout,
+                    defaults.handshake_timeout,
+                )?,
+                header_timeout: time(
+                    "header-timeout",
+                    set.header_timeout,
+                    defaults.header_timeout,
+                )?,
+                idle_timeout: time("idle-timeout", set.idle_timeout, defaults.idle_timeout)?,
+                request_timeout: time(
+                    "request-timeout",
+                    set.request_timeout,
+                    defaults.request_timeout,
+                )?,
+                workers: count(
+                    "workers",
+                    set.workers.filter(|&workers| workers > 0),
+                    defaults.workers,
+                )?,
                 queue: set.queue.unwrap_or(defaults.queue),
-                threads_per_request: set
-                    .threads_per_request
-                    .unwrap_or(defaults.threads_per_request),
-                drain: seconds(set.drain, defaults.drain),
-                grace: seconds(set.grace, defaults.grace),
-                compaction_interval: seconds(set.compaction_interval, defaults.compaction_interval),
+                threads_per_request: count(
+                    "threads-per-request",
+                    set.threads_per_request,
+                    defaults.threads_per_request,
+                )?,
+                drain: pause("drain", set.drain, defaults.drain)?,
+                grace: pause("grace", set.grace, defaults.grace)?,
+                compaction_interval: pause(
+                    "compaction-interval",
+                    set.compaction_interval,
+                    defaults.compaction_interval,
+                )?,
                 log_addresses: set.log_addresses.unwrap_or(defaults.log_addresses),
                 log_details: set.log_details.unwrap_or(defaults.log_details),
             },
-        })
+        };
+        let HttpOptions { body_bytes, held_bytes, .. } = resolved.http;
+        if body_bytes > held_bytes {
+            let (body, held) = (body_bytes / MIB, held_bytes / MIB);
+            bail!(
+                "max-body-mib is {body} and max-held-mib {held}: the longest body would never fit; \
+                 raise max-held-mib or lower max-body-mib"
+            );
+        }
+        Ok(resolved)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
     use clap::CommandFactory;
 
     const SHIPPED: &str = include_str!("../../../../../packaging/shard.toml");
@@ -279,5 +315,21 @@ mod tests {
     fn a_certificate_needs_its_key() {
         let half = Settings::parse("tls-cert = \"a.pem\"").unwrap();
         assert!(Settings::default().resolve(half).is_err());
+    }
+    #[test]
+    fn settings_that_cannot_work_are_refused_in_words() {
+        for (text, words) in [
+            ("max-body-mib = 65\nmax-held-mib = 64", "max-body-mib is 65 and max-held-mib 64"),
+            ("max-held-mib = 0", "max-held-mib must be at least 1"),
+            ("max-streams = 0", "max-streams must be at least 1"),
+            ("idle-timeout = 0", "idle-timeout must be at least 1"),
+            ("cache-mib = 9000000000000000000", "cache-mib must be at most"),
+            ("max-connections = 9000000000000000000", "max-connections must be at most"),
+            ("grace = 9000000000000000000", "grace must be at most 31536000 seconds"),
+        ] {
+            let refused = Settings::default().resolve(Settings::parse(text).unwrap()).unwrap_err();
+            assert!(refused.to_string().contains(words), "{text}: {refused}");
+        }
+        assert_eq!(resolved("grace = 0\nqueue = 0").http.grace, Duration::ZERO);
     }
 }

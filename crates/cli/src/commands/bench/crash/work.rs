@@ -86,7 +86,7 @@ impl Writer {
 
     fn next_change(&mut self) -> Change {
         let count = 1 + mix(&mut self.random) % CHANGE;
-        if mix(&mut self.random) % 3 == 0 && self.ledger.held().len() > SAMPLE {
+        if mix(&mut self.random).is_multiple_of(3) && self.ledger.held().len() > SAMPLE {
             let gone: BTreeSet<u64> = (0..count / 2 + 1).filter_map(|_| self.known()).collect();
             return Change::Delete(gone);
         }
