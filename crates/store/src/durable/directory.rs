@@ -7,6 +7,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::engine::disk;
 use crate::StoreError;
@@ -29,6 +30,10 @@ pub(super) struct Directory {
     _lock: File,
 }
 
+/// How often a lock that is held is tried again, and how long to wait in between.
+const LOCK_ATTEMPTS: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
 impl Directory {
     /// Makes the directory where it is new, and locks it for this process.
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
@@ -36,7 +41,7 @@ impl Directory {
         let lock_path = path.join(LOCK);
         let lock = private_file().read(true).create(true).truncate(false).open(&lock_path);
         let lock = lock.map_err(disk(OPENING, &lock_path))?;
-        lock.try_lock().map_err(|error| in_use(path, error))?;
+        patiently(|| lock.try_lock()).map_err(|error| in_use(path, error))?;
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
@@ -44,7 +49,7 @@ impl Directory {
     pub(super) fn open_to_read(path: &Path) -> Result<Option<File>, StoreError> {
         match File::open(path.join(LOCK)) {
             Ok(lock) => {
-                lock.try_lock_shared().map_err(|error| in_use(path, error))?;
+                patiently(|| lock.try_lock_shared()).map_err(|error| in_use(path, error))?;
                 Ok(Some(lock))
             }
             // A snapshot that no server ever opened.
@@ -130,6 +135,18 @@ pub(super) fn private_file() -> OpenOptions {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
+}
+
+/// Tries for a moment: a server that is just ending still has the lock, and so has any process
+/// between being forked from one and running its own program.
+fn patiently(mut lock: impl FnMut() -> Result<(), TryLockError>) -> Result<(), TryLockError> {
+    for _ in 0..LOCK_ATTEMPTS {
+        match lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            outcome => return outcome,
+        }
+    }
+    lock()
 }
 
 fn in_use(path: &Path, error: TryLockError) -> StoreError {
