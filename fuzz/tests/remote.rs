@@ -82,8 +82,8 @@ fn heads_of_backups() {
     let sound = format!(
         "{{\"version\":1,\"generation\":3,\"files\":[\
          {{\"name\":\"KEYRING\",\"length\":9,\"pieces\":[\"{digest}\"]}},\
-         {{\"name\":\"MANIFEST\",\"length\":9000000,\"pieces\":[\"{digest}\",\"{digest}\"]}},\
-         {{\"name\":\"model-0000000000000002.shard\",\"length\":0,\"pieces\":[]}}]}}"
+         {{\"name\":\"MANIFEST\",\"length\":9,\"pieces\":[\"{digest}\"]}},\
+         {{\"name\":\"model-0000000000000002.shard\",\"length\":9000000,\"pieces\":[\"{digest}\",\"{digest}\"]}}]}}"
     );
     assert!(BackupHead::decode(sound.as_bytes()).is_ok());
     check!().with_iterations(2000).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {
