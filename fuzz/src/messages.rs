@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use shard_protocol::{
-    ActivateEpoch, BlobName, Candidates, CellTag, CollectionName, ContentTag, DeleteBlob,
-    DeleteRows, Disclosed, Epoch, FetchBlob, Leak, Limits, ListTags, MessageKind, OpenSession,
+    ActivateEpoch, BlobName, Candidates, CellHandle, CollectionName, DeleteBlob, DeleteRows,
+    Disclosed, Epoch, FetchBlob, Leak, Limits, ListMacs, MessageKind, OpenSession,
     OpenSlotsSession, PublishRows, PutBlob, RerankRequest, Revision, Row, RowBatch, RowHandle,
-    SessionId, SlotsRequest, declassify,
+    RowMac, SessionId, SlotsRequest, declassify,
 };
 use shard_rlwe::slots::{SlotsClient, SlotsLayout, SlotsParameters};
 use shard_rlwe::{
@@ -36,7 +36,7 @@ fn epoch() -> Disclosed<Epoch> {
 /// Five rows in two cells.
 pub fn rows() -> RowBatch {
     let row = |handle: u64| Row {
-        cell: CellTag(10 + handle % 2),
+        cell: CellHandle(10 + handle % 2),
         handle: RowHandle(handle),
         coordinates: (0..WIDTH as i32).map(|j| (j - 2) * (handle as i32 + 1) * 1000).collect(),
     };
@@ -56,7 +56,7 @@ pub fn server() -> Server {
 
 /// The same rows with tags, as they are published.
 pub fn publish() -> PublishRows {
-    let tags = (1..=5).map(|byte| ContentTag([byte; 16])).collect();
+    let tags = (1..=5).map(|byte| RowMac([byte; 16])).collect();
     PublishRows::new(revision(), rows(), declassify(tags, Leak::StoredRows))
 }
 
@@ -76,8 +76,8 @@ pub fn keeping() -> Vec<Vec<u8>> {
     vec![
         publish().encode(),
         ActivateEpoch::new(revision(), epoch()).encode(),
-        ListTags::new(epoch(), None).encode(),
-        ListTags::new(epoch(), Some(after)).encode(),
+        ListMacs::new(epoch(), None).encode(),
+        ListMacs::new(epoch(), Some(after)).encode(),
         DeleteRows::new(revision(), epoch(), gone).encode(),
         MessageKind::Describe.bare(),
         PutBlob::new(blob(), sealed).encode(),
@@ -90,7 +90,7 @@ pub fn keeping() -> Vec<Vec<u8>> {
 fn candidates() -> Candidates {
     let named = vec![vec![RowHandle(2), RowHandle(4)], vec![RowHandle(1), RowHandle(3)]];
     Candidates::new(
-        declassify(vec![CellTag(10), CellTag(11)], Leak::ActiveCells),
+        declassify(vec![CellHandle(10), CellHandle(11)], Leak::ActiveCells),
         declassify(named, Leak::CandidateHandles),
     )
     .expect("two cells with two rows each")

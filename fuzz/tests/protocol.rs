@@ -6,8 +6,8 @@ use bolero::check;
 use shard_fuzz::{SCRIPT_BYTES, damage, messages};
 use shard_protocol::{
     ActivateEpoch, Blob, BlobList, CollectionName, CollectionState, DeleteBlob, DeleteRows,
-    FetchBlob, ListTags, MessageKind, OpenSession, OpenSlotsSession, PublishRows, PutBlob, Refusal,
-    RefusalCode, RerankRequest, RerankResponse, RowBatch, RowTags, SlotsRequest, SlotsResponse,
+    FetchBlob, ListMacs, MessageKind, OpenSession, OpenSlotsSession, PublishRows, PutBlob, Refusal,
+    RefusalCode, RerankRequest, RerankResponse, RowBatch, RowMacs, SlotsRequest, SlotsResponse,
     message_kind,
 };
 use shard_rlwe::slots::SlotsClient;
@@ -43,7 +43,7 @@ fn serve(server: &Server, message: &[u8]) {
             SlotsResponse::decode(&answer, request.candidates().rows(), &limits)
                 .expect("a response for every row");
         }
-        MessageKind::RowTags
+        MessageKind::RowMacs
         | MessageKind::CollectionState
         | MessageKind::Blob
         | MessageKind::BlobList => decode_as_everything(&answer),
@@ -74,8 +74,8 @@ fn decode_as_everything(bytes: &[u8]) {
         OpenSlotsSession,
         SlotsRequest,
         PublishRows,
-        ListTags,
-        RowTags,
+        ListMacs,
+        RowMacs,
         DeleteRows,
         ActivateEpoch,
         CollectionState,

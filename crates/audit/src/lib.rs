@@ -13,7 +13,7 @@
 //! - [`view`], [`subject`]: what is attacked, and what guesses are judged by;
 //! - [`finding`]: figures, verdicts, plots;
 //! - [`tools`]: matrices, nearest neighbours, intervals;
-//! - [`foils`]: other ways to protect vectors, to compare with;
+//! - [`baselines`]: other ways to protect vectors, to compare with;
 //! - [`alignment`]: undoing keys with known pairs, or with none;
 //! - [`linkage`]: matching rows of two releases, rows with rows, and requests with rows;
 //! - [`text`]: reading words out of vectors;
@@ -25,8 +25,8 @@
 //! and tests no hypothesis (it reports intervals, not p-values).
 
 pub mod alignment;
+pub mod baselines;
 pub mod finding;
-pub mod foils;
 pub mod linkage;
 pub mod quality;
 pub mod report;

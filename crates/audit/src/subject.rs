@@ -38,10 +38,10 @@ pub struct Subject {
     /// `V^T (x - mu)` of each, by falling variance.
     pub coordinates: Matrix,
     /// Coordinates of the prefix.
-    pub public: usize,
+    pub prefix_width: usize,
     /// The cell of each document.
     pub cells: Vec<u32>,
-    /// Which keys turn the residuals.
+    /// Which keys rotate the residuals.
     pub keys: KeyFamily,
     /// Texts of the documents, if the owner gave them.
     pub texts: Option<Vec<String>>,
@@ -61,7 +61,7 @@ impl Subject {
     /// # Panics
     /// When the prefix takes all coordinates.
     pub fn residuals(&self) -> Matrix {
-        self.coordinates.columns(self.public..self.coordinates.width())
+        self.coordinates.columns(self.prefix_width..self.coordinates.width())
     }
 
     /// The prefix of every document.
@@ -69,7 +69,7 @@ impl Subject {
     /// # Panics
     /// When the prefix takes no coordinate.
     pub fn prefixes(&self) -> Matrix {
-        self.coordinates.columns(0..self.public)
+        self.coordinates.columns(0..self.prefix_width)
     }
 
     /// The release under attack.

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use shard_audit::foils::Foil;
+use shard_audit::baselines::Baseline;
 use shard_client::remote::ServerAddress;
 use shard_client::{CellCount, Choice, LayoutChoice, Settings, TransformKind};
 use shard_rlwe::Objective;
 use shard_rlwe::slots::SlotsParameters;
 
+use crate::baselines::{self, Baselines};
 use crate::commands::audit::Audit;
 use crate::commands::bench::Bench;
 use crate::commands::delete::Delete;
@@ -21,7 +22,6 @@ use crate::commands::rekey::Rekey;
 use crate::commands::reproduce::Reproduce;
 use crate::commands::serve::Serve;
 use crate::commands::token::TokenCommand;
-use crate::foils::{self, Foils};
 use crate::remote::{ConnectionArguments, ServerArguments};
 
 /// Private dense retrieval: the server ranks vectors it cannot read for queries it cannot see.
@@ -59,7 +59,7 @@ pub enum Command {
     Search(Search),
     /// Judge retrieval quality against raw exact search
     Eval(Eval),
-    /// Attack a vault's release, or somebody else's, and report what leaks
+    /// Attack a vault's published rows, or somebody else's release, and report what leaks
     Audit(Audit),
     /// Make the paper's tables from data at hand, ours beside the paper's figures
     Reproduce(Reproduce),
@@ -146,7 +146,7 @@ impl PlanArguments {
         match (self.link, self.objective) {
             (Some(megabits), _) => Some(Objective::Link(megabits * 1e6)),
             (None, ObjectiveName::Auto) => None,
-            (None, ObjectiveName::Latency) => Some(Objective::Latency),
+            (None, ObjectiveName::Compute) => Some(Objective::Compute),
             (None, ObjectiveName::Balanced) => Some(Objective::Balanced),
             (None, ObjectiveName::Bytes) => Some(Objective::Bytes),
         }
@@ -156,10 +156,11 @@ impl PlanArguments {
 #[derive(Clone, Copy, ValueEnum)]
 pub enum ObjectiveName {
     /// The shortest time over the link to the server as it shows itself; without a server,
-    /// `latency`
+    /// `compute`
     Auto,
     /// The least computing; a fresh secret for every request
-    Latency,
+    #[value(alias = "latency")]
+    Compute,
     /// The shortest time over 100 Mbit/s; may merge responses under a session's secret
     Balanced,
     /// The fewest bytes; may merge responses under a session's secret
@@ -314,7 +315,7 @@ pub struct Search {
     /// Documents to return
     #[arg(short = 'k', long, value_name = "COUNT", default_value_t = 10, value_parser = positive)]
     pub top: usize,
-    /// Candidates that are scored under encryption [default: the vault's; 40 with `--foil global`]
+    /// Candidates that are scored under encryption [default: the vault's; 40 with `--baseline global`]
     #[arg(long, value_name = "K", value_parser = positive)]
     pub candidates: Option<usize>,
     /// Cells whose documents are considered [default: all]
@@ -329,10 +330,10 @@ pub struct Search {
     #[arg(
         long,
         value_name = "NAME",
-        value_parser = foils::one,
+        value_parser = baselines::one,
         conflicts_with_all = ["nprobe", "objective", "link", "layout", "width", "explain"]
     )]
-    pub foil: Option<Foil>,
+    pub baseline: Option<Baseline>,
 }
 
 #[derive(Args)]
@@ -348,14 +349,14 @@ pub struct Eval {
     /// Judgements: BEIR's tab-separated columns or TREC's four
     #[arg(long, value_name = "FILE")]
     pub qrels: PathBuf,
-    /// Candidates that are scored under encryption [default: the vault's; 40 for the foil `global`]
+    /// Candidates that are scored under encryption [default: the vault's; 40 for the baseline `global`]
     #[arg(long, value_name = "K", value_parser = positive)]
     pub candidates: Option<usize>,
     #[command(flatten)]
     pub plan: PlanArguments,
     /// Judge other ways to protect the vault's vectors as well, by commas, or `all`
-    #[arg(long, value_name = "NAME", value_parser = foils::several)]
-    pub foil: Option<Foils>,
+    #[arg(long, value_name = "NAME", value_parser = baselines::several)]
+    pub baseline: Option<Baselines>,
 }
 
 #[derive(Args)]

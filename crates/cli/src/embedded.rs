@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use shard_client::{ClientError, Transport, release, vault::Vault};
+use shard_client::{ClientError, Transport, published_rows, vault::Vault};
 use shard_protocol::{CollectionName, Epoch, Limits, RowBatch};
 use shard_server::Server;
 use shard_store::{EpochStatistics, MemoryRows};
 
-/// A server that holds the release of one vault in memory.
+/// A server that holds the published rows of one vault in memory.
 pub struct Embedded {
     server: Server,
     epoch: Epoch,
 }
 
 impl Embedded {
-    /// Publishes the vault's release to a fresh server.
+    /// Publishes the published rows of the vault to a fresh server.
     pub fn open(vault: &Vault) -> Result<Self, ClientError> {
-        Ok(Self::serving(release(vault)?))
+        Ok(Self::serving(published_rows(vault)?))
     }
 
     /// A fresh server that holds these rows.

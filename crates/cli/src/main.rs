@@ -4,9 +4,9 @@
 //! thresholds of `shard audit --gate` are not met, 130 stopped by Ctrl-C.
 
 mod args;
+mod baselines;
 mod commands;
 mod embedded;
-mod foils;
 mod input;
 mod interrupt;
 mod output;

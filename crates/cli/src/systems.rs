@@ -1,18 +1,18 @@
 //! The systems that are compared: raw search, its two controls, Shard with and without encryption,
-//! and the foils that were asked for, all over the documents of one vault.
+//! and the baselines that were asked for, all over the documents of one vault.
 
 use anyhow::Result;
 use rayon::prelude::*;
 use serde::{Serialize, Serializer};
-use shard_audit::foils::{Foil, Run, evaluate_foil};
+use shard_audit::baselines::{Baseline, Run, evaluate_baseline};
 use shard_audit::quality::{Bootstrap, Qrels, SystemQuality, evaluate};
 use shard_client::{Answer, Collection, LayoutChoice, SearchOptions, Searcher};
 use shard_geometry::{Ranked, VectorSet, dot_f64, exact_top_k, exact_top_k_f64};
 use shard_protocol::RowBatch;
 use shard_rlwe::Objective;
 
+use crate::baselines::protect;
 use crate::embedded::Embedded;
-use crate::foils::protect;
 
 /// Documents ranked for a query: Recall@100 looks no further.
 const DEPTH: usize = 100;
@@ -27,7 +27,7 @@ pub struct Comparison<'a> {
     /// The documents' own vectors, for raw search.
     pub vectors: &'a VectorSet,
     /// What the server holds, for Shard without encryption.
-    pub release: &'a RowBatch,
+    pub published: &'a RowBatch,
     pub searcher: &'a Searcher<Embedded>,
     pub queries: &'a VectorSet,
     pub query_ids: &'a [String],
@@ -36,9 +36,9 @@ pub struct Comparison<'a> {
     pub objective: Option<Objective>,
     pub layout: LayoutChoice,
     /// Other ways to protect the vectors.
-    pub foils: &'a [Foil],
-    /// Candidates of foils that make a shortlist.
-    pub foil_candidates: usize,
+    pub baselines: &'a [Baseline],
+    /// Candidates of baselines that make a shortlist.
+    pub baseline_candidates: usize,
 }
 
 /// Quality of each system.
@@ -50,7 +50,7 @@ pub struct Quality {
     pub shard_plain: SystemQuality,
     pub shard_encrypted: SystemQuality,
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "by_name")]
-    pub foils: Vec<(Foil, SystemQuality)>,
+    pub baselines: Vec<(Baseline, SystemQuality)>,
 }
 
 impl Quality {
@@ -63,14 +63,20 @@ impl Quality {
             ("Shard, encrypted", &self.shard_encrypted),
         ];
         let own = own.into_iter().map(|(name, quality)| (name.to_owned(), quality));
-        let foils = self.foils.iter().map(|(foil, quality)| (format!("{foil} (foil)"), quality));
-        own.chain(foils).collect()
+        let baselines = self
+            .baselines
+            .iter()
+            .map(|(baseline, quality)| (format!("{baseline} (baseline)"), quality));
+        own.chain(baselines).collect()
     }
 }
 
-/// Foils as an object with a field for each.
-fn by_name<S: Serializer>(foils: &[(Foil, SystemQuality)], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_map(foils.iter().map(|(foil, quality)| (foil.to_string(), quality)))
+/// Baselines as an object with a field for each.
+fn by_name<S: Serializer>(
+    baselines: &[(Baseline, SystemQuality)],
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    to.collect_map(baselines.iter().map(|(baseline, quality)| (baseline.to_string(), quality)))
 }
 
 /// What came of a comparison.
@@ -91,7 +97,7 @@ pub struct Outcome {
 
 impl Comparison<'_> {
     /// Runs every system on every query. `progress` hears of each query that Shard searched under
-    /// encryption, and of each that a foil did.
+    /// encryption, and of each that a baseline did.
     pub fn run(&self, progress: &(dyn Fn() + Sync)) -> Result<Outcome> {
         let pca = self.collection.model().pca();
         let raw = self.exact(|query| Ok(exact_top_k(self.vectors, query, DEPTH)?))?;
@@ -121,7 +127,7 @@ impl Comparison<'_> {
         let plain: Vec<Vec<Ranked>> = (0..self.queries.rows())
             .into_par_iter()
             .map(|row| {
-                self.collection.search_in_the_clear(self.release, self.queries.row(row), &options)
+                self.collection.search_in_the_clear(self.published, self.queries.row(row), &options)
             })
             .collect::<Result<_, _>>()?;
         let mut answers = Vec::with_capacity(self.queries.rows());
@@ -134,8 +140,8 @@ impl Comparison<'_> {
         let against = |run: &Run| -> Result<SystemQuality> {
             Ok(SystemQuality::against(&raw, &evaluate(self.qrels, run)?, Bootstrap::default())?)
         };
-        let foil = |&foil: &Foil| -> Result<(Foil, SystemQuality)> {
-            Ok((foil, against(&self.foil_run(foil, progress)?)?))
+        let baseline = |&baseline: &Baseline| -> Result<(Baseline, SystemQuality)> {
+            Ok((baseline, against(&self.baseline_run(baseline, progress)?)?))
         };
         let encrypted = answers.iter().map(|answer| answer.hits.as_slice());
         let quality = Quality {
@@ -144,7 +150,7 @@ impl Comparison<'_> {
             corrected_half: against(&half)?,
             shard_plain: against(&self.name(plain.iter().map(Vec::as_slice)))?,
             shard_encrypted: against(&self.name(encrypted))?,
-            foils: self.foils.iter().map(foil).collect::<Result<_>>()?,
+            baselines: self.baselines.iter().map(baseline).collect::<Result<_>>()?,
         };
         let same = |tie| {
             let pairs = answers.iter().zip(&plain);
@@ -169,15 +175,15 @@ impl Comparison<'_> {
         Ok(self.name(ranked.iter().map(Vec::as_slice)))
     }
 
-    fn foil_run(&self, foil: Foil, progress: &(dyn Fn() + Sync)) -> Result<Run> {
+    fn baseline_run(&self, baseline: Baseline, progress: &(dyn Fn() + Sync)) -> Result<Run> {
         let index = self.collection.index();
-        evaluate_foil(
-            &protect(foil, self.vectors)?,
+        evaluate_baseline(
+            &protect(baseline, self.vectors)?,
             self.queries,
             self.query_ids,
             &|row| index.id(row).to_owned(),
             DEPTH,
-            self.foil_candidates,
+            self.baseline_candidates,
             progress,
         )
     }

@@ -149,7 +149,7 @@ fn verdicts(report: &Value) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn foils_are_audited_by_every_channel_whatever_their_width() {
+fn baselines_are_audited_by_every_channel_whatever_their_width() {
     const OWN: [&str; 6] = [
         "shape",
         "same-key-neighbours",
@@ -160,8 +160,8 @@ fn foils_are_audited_by_every_channel_whatever_their_width() {
     ];
     let desk = Desk::with_vault("6", &random_rows(260, 16, 1));
     desk.npy("queries.npy", &random_rows(5, 16, 2));
-    let audit = |foil: &str| {
-        let flags = ["--queries", "queries.npy", "--foil", foil, "--json", "-"];
+    let audit = |baseline: &str| {
+        let flags = ["--queries", "queries.npy", "--baseline", baseline, "--json", "-"];
         parsed(&desk.succeeds(&[&AUDIT[..4], &flags].concat()))
     };
     let raw = audit("raw");
@@ -169,11 +169,11 @@ fn foils_are_audited_by_every_channel_whatever_their_width() {
         assert!(verdicts(&raw).contains(&(name, "open")), "{name}: {:?}", verdicts(&raw));
     }
     assert_eq!(raw["metadata"]["queries"], 5);
-    for foil in ["global", "pq-only", "gaussian-projection", "orthogonal-projection"] {
-        let report = audit(foil);
+    for baseline in ["global", "pq-only", "gaussian-projection", "orthogonal-projection"] {
+        let report = audit(baseline);
         let verdicts = verdicts(&report);
         for name in OWN {
-            assert!(verdicts.iter().any(|(channel, _)| *channel == name), "{foil} {name}");
+            assert!(verdicts.iter().any(|(channel, _)| *channel == name), "{baseline} {name}");
         }
     }
     let noise = audit("gaussian");
@@ -186,7 +186,7 @@ fn foils_are_audited_by_every_channel_whatever_their_width() {
 fn wrong_usage_is_told_before_anything_is_opened() {
     let desk = Desk::new();
     let cases: [(&[&str], &str); 5] = [
-        (&["audit", VAULT, "--foil", "rot13"], "pq-only"),
+        (&["audit", VAULT, "--baseline", "rot13"], "pq-only"),
         (&["audit"], "VAULT"),
         (&["audit", VAULT, "--only", "shapes"], "shapes"),
         (&["audit", "--release", "protected.npy"], "--originals"),

@@ -88,23 +88,23 @@ fn raw_and_encrypted_search_have_the_quality_the_judgements_were_made_for() {
 }
 
 #[test]
-fn foils_are_judged_beside_shard() {
+fn baselines_are_judged_beside_shard() {
     let desk = judged();
-    let foils =
+    let baselines =
         ["raw", "global", "pq-only", "gaussian", "gaussian=262144", "orthogonal-projection"];
-    let list = foils.join(",");
-    let flags = ["--foil", &list, "--candidates", "60", "--json", "out.json"];
+    let list = baselines.join(",");
+    let flags = ["--baseline", &list, "--candidates", "60", "--json", "out.json"];
     let text = desk.succeeds(&[&EVAL[..], &flags].concat());
     let report = parsed(&fs::read_to_string(desk.path("out.json")).unwrap());
-    assert_eq!(keys(&report["foils"]), BTreeSet::from(foils));
-    for foil in foils {
-        assert!(text.contains(&format!("{foil} (foil)")), "{text}");
-        let line = &report["foils"][foil];
+    assert_eq!(keys(&report["baselines"]), BTreeSet::from(baselines));
+    for baseline in baselines {
+        assert!(text.contains(&format!("{baseline} (baseline)")), "{text}");
+        let line = &report["baselines"][baseline];
         let delta = number(line, "ndcg10") - number(&report["raw"], "ndcg10");
-        assert!((number(line, "delta_ndcg10") - delta).abs() < 1e-12, "{foil}");
-        assert_eq!(line["ci95"].as_array().map(Vec::len), Some(2), "{foil}");
+        assert!((number(line, "delta_ndcg10") - delta).abs() < 1e-12, "{baseline}");
+        assert_eq!(line["ci95"].as_array().map(Vec::len), Some(2), "{baseline}");
     }
-    let ndcg = |foil: &str| number(&report["foils"][foil], "ndcg10");
+    let ndcg = |baseline: &str| number(&report["baselines"][baseline], "ndcg10");
     assert_eq!(ndcg("raw"), number(&report["raw"], "ndcg10"));
     // Next to no noise, but vectors longer than one are clipped.
     assert!(ndcg("gaussian=262144") > 0.8 * ndcg("raw"), "{report}");
@@ -113,7 +113,7 @@ fn foils_are_judged_beside_shard() {
     assert!(ndcg("global") > 0.5 * ndcg("raw") && ndcg("global") < ndcg("raw"), "{report}");
     // None were asked for, none are named.
     let plain = parsed(&desk.succeeds(&[&EVAL[..], &["--json", "-"]].concat()));
-    assert!(!keys(&plain).contains("foils"));
+    assert!(!keys(&plain).contains("baselines"));
 }
 
 #[test]

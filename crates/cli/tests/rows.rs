@@ -5,8 +5,7 @@ mod support;
 use std::path::Path;
 
 use shard_protocol::{
-    CellTag, CollectionName, ContentTag, Epoch, Leak, Revision, Row, RowBatch, RowHandle,
-    declassify,
+    CellHandle, CollectionName, Epoch, Leak, Revision, Row, RowBatch, RowHandle, RowMac, declassify,
 };
 use shard_store::{RedbRows, RowStore, StoreOptions};
 
@@ -17,7 +16,7 @@ fn fill(directory: &Path) -> RedbRows {
     let rows = RedbRows::open(directory, StoreOptions::default()).unwrap();
     let row = |handle| Row {
         handle: RowHandle(handle),
-        cell: CellTag(handle % 2),
+        cell: CellHandle(handle % 2),
         coordinates: vec![handle as i32 + 0x1234_5678; 40],
     };
     let batch = RowBatch::new(
@@ -26,7 +25,7 @@ fn fill(directory: &Path) -> RedbRows {
         declassify((0..10).map(row).collect(), Leak::StoredRows),
     );
     let name = CollectionName::default();
-    rows.upsert(&name, Revision(1), batch, &[ContentTag([0; 16]); 10]).unwrap();
+    rows.upsert(&name, Revision(1), batch, &[RowMac([0; 16]); 10]).unwrap();
     rows.delete(&name, Revision(1), Epoch(1), &[0, 1, 2].map(RowHandle)).unwrap();
     rows
 }

@@ -111,32 +111,32 @@ fn a_flat_array_is_one_query_and_a_table_is_several() {
 }
 
 #[test]
-fn foils_are_searched_in_shards_place() {
+fn baselines_are_searched_in_shards_place() {
     let documents = random_rows(200, 16, 1);
     let desk = Desk::with_vault("4", &documents);
     desk.npy("query.npy", &documents[7..8]);
-    let exact = desk.hits(&["-k", "5", "--foil", "raw"]);
+    let exact = desk.hits(&["-k", "5", "--baseline", "raw"]);
     assert_eq!(exact[0].0, "7");
     let norm = vectors::dot(&documents[7], &documents[7]);
     assert!((exact[0].1 - norm).abs() < 1e-5, "{exact:?}");
-    for foil in
+    for baseline in
         ["global", "pq-only", "gaussian=1000000000", "gaussian-projection", "orthogonal-projection"]
     {
-        let flags = ["--query", "query.npy", "-k", "5", "--foil", foil];
+        let flags = ["--query", "query.npy", "-k", "5", "--baseline", baseline];
         let report = &desk.search(&flags)[0];
-        assert_eq!((report["foil"].as_str(), hits(report).len()), (Some(foil), 5));
-        assert!(hits(report).iter().any(|(id, _)| id == "7"), "{foil}: {report}");
-        // What a foil is made from is the same every time.
-        assert_eq!(hits(report), hits(&desk.search(&flags)[0]), "{foil}");
+        assert_eq!((report["baseline"].as_str(), hits(report).len()), (Some(baseline), 5));
+        assert!(hits(report).iter().any(|(id, _)| id == "7"), "{baseline}: {report}");
+        // What a baseline is made from is the same every time.
+        assert_eq!(hits(report), hits(&desk.search(&flags)[0]), "{baseline}");
     }
-    let shortlist = desk.hits(&["-k", "9", "--foil", "global", "--candidates", "3"]);
+    let shortlist = desk.hits(&["-k", "9", "--baseline", "global", "--candidates", "3"]);
     assert_eq!(shortlist.len(), 3);
 }
 
 #[test]
-fn flags_that_mean_nothing_to_a_foil_are_refused() {
+fn flags_that_mean_nothing_to_a_baseline_are_refused() {
     let desk = Desk::with_small_vault();
-    let search = ["search", VAULT, "--query", "query.npy", "--key-file", KEY, "--foil"];
+    let search = ["search", VAULT, "--query", "query.npy", "--key-file", KEY, "--baseline"];
     let usage: [(&[&str], &[&str]); 4] = [
         (&["rot13"], &["rot13", "raw", "global", "pq-only", "gaussian-projection"]),
         (&["gaussian=-1"], &["positive"]),
@@ -152,7 +152,7 @@ fn flags_that_mean_nothing_to_a_foil_are_refused() {
     let ranks_all = [&search[..], &["pq-only", "--candidates", "3"]].concat();
     desk.refused(&ranks_all, &["--candidates", "pq-only"]);
     let few = Desk::with_vault("2", &random_rows(10, 12, 1));
-    few.refused(&[&search[..], &["global"]].concat(), &["foil global"]);
+    few.refused(&[&search[..], &["global"]].concat(), &["baseline global"]);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn an_explanation_has_every_figure_of_the_report_and_names_the_leaks() {
         format!("{} rows", figure("candidates") + figure("canaries")),
         format!("{} of them canaries", figure("canaries")),
     ];
-    let phases = ["route", "turn", "encrypt", "server", "open"].map(String::from);
+    let phases = ["route", "rotate", "encrypt", "server", "open"].map(String::from);
     let leaks = ["active-cells", "candidate-handles", "request-shape"].map(String::from);
     for words in expected.iter().chain(&phases).chain(&leaks) {
         assert!(text.contains(words), "expected {words:?} in\n{text}");

@@ -38,7 +38,7 @@ pub(crate) fn draw_canaries(
     let count = cells.map_or(FEWEST, |cells| cells.max(FEWEST.next_multiple_of(cells)));
     let norms: Vec<f64> =
         rows.iter().map(|row| norm(row.coordinates.iter().map(|&z| f64::from(z)))).collect();
-    let variances = &model.pca().variances()[model.split().public()..];
+    let variances = &model.pca().variances()[model.split().prefix()..];
     (0..count as u32)
         .map(|number| {
             let handle = (0..u32::MAX)
@@ -77,13 +77,13 @@ impl Canary {
     /// The row as it is published.
     pub(crate) fn row(&self, keys: &KeySchedule) -> Row {
         Row {
-            cell: keys.cell_tag(self.owner()),
+            cell: keys.cell_handle(self.owner()),
             handle: self.handle,
             coordinates: self.coordinates.clone(),
         }
     }
 
-    /// Its score for a turned query, in real units.
+    /// Its score for a rotated query, in real units.
     pub(crate) fn score(&self, model: &Model, query: &[f64]) -> f64 {
         let product: f64 =
             query.iter().zip(&self.coordinates).map(|(t, z)| t * f64::from(*z)).sum();

@@ -74,8 +74,8 @@ pub enum ClientError {
     /// A vector too long for the fixed point of its epoch.
     #[error("{0}; fit a new model (shard refit) or scale the vector down")]
     Overflow(#[from] OperandOverflow),
-    /// A document of the index has no row in the release.
-    #[error("row {0} is missing from the release: ingest the documents again")]
+    /// A document of the index has no published row.
+    #[error("row {0} is missing from the published rows: ingest the documents again")]
     MissingRow(RowHandle),
     /// A score that is known beforehand came back wrong.
     #[error(

@@ -41,7 +41,7 @@ pub struct Index {
 /// The server cannot tell it from other rows.
 pub(crate) struct Canary {
     pub(crate) handle: RowHandle,
-    /// The cell whose key turned it; `None` when it has a key of its own.
+    /// The cell whose key rotated it; `None` when it has a key of its own.
     pub(crate) cell: Option<u32>,
     /// The row as the server holds it.
     pub(crate) coordinates: Vec<i32>,

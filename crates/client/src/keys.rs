@@ -31,7 +31,7 @@ use rand_chacha::rand_core::SeedableRng;
 use rand_core::CryptoRng;
 use sha2::Sha256;
 use shard_geometry::{OrthogonalKey, StructuredKey, Transform};
-use shard_protocol::{CellTag, Epoch, Row, RowHandle};
+use shard_protocol::{CellHandle, Epoch, Row, RowHandle};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::settings::TransformKind;
@@ -42,7 +42,7 @@ use cache::KeyCache;
 const CACHE_BYTES: usize = 512 << 20;
 
 /// Bytes of a content tag.
-pub const CONTENT_TAG_BYTES: usize = 16;
+pub const ROW_MAC_BYTES: usize = 16;
 
 /// Bytes of an epoch's salt.
 const SALT_BYTES: usize = 32;
@@ -157,10 +157,10 @@ impl KeySchedule {
     }
 
     /// The server's name for a cell. A row with a key of its own is a cell of its own.
-    pub fn cell_tag(&self, owner: KeyOwner) -> CellTag {
+    pub fn cell_handle(&self, owner: KeyOwner) -> CellHandle {
         match owner {
-            KeyOwner::Cell(cell) => CellTag(self.word("cell tag", &cell.to_le_bytes())),
-            KeyOwner::Row(handle) => CellTag(handle.0),
+            KeyOwner::Cell(cell) => CellHandle(self.word("cell tag", &cell.to_le_bytes())),
+            KeyOwner::Row(handle) => CellHandle(handle.0),
         }
     }
 
@@ -172,7 +172,7 @@ impl KeySchedule {
     ///
     /// Its key is the epoch's own, so equal rows of two epochs have tags that say nothing of each
     /// other, and nobody else can compute the tag of a row they guess.
-    pub fn content_tag(&self, row: &Row) -> [u8; CONTENT_TAG_BYTES] {
+    pub fn row_mac(&self, row: &Row) -> [u8; ROW_MAC_BYTES] {
         // HKDF-Extract is HMAC with the salt as its key, and takes its message in pieces.
         let mut hmac = HkdfExtract::<Sha256>::new(Some(&self.tag_key[..]));
         hmac.input_ikm(&row.cell.0.to_le_bytes());

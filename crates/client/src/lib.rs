@@ -6,7 +6,7 @@
 //! * [`Model`]: what is fitted to the documents: basis, split, cells. A secret.
 //! * [`KeySchedule`]: every key and every name the server knows, from one master secret.
 //! * [`ingest`], [`delete_documents`], [`refit`], [`rekey`]: what changes a collection, each all or
-//!   nothing. [`Upkeep`] says when a refit is due. [`export_query_vault`]: a vault that can only
+//!   nothing. [`ModelDrift`] says when a refit is due. [`export_query_vault`]: a vault that can only
 //!   search.
 //! * `protect`: a document's journey. [`Searcher::search`]: a query's journey. Each reads top
 //!   to bottom in one file, `protect` and `search`.
@@ -18,6 +18,7 @@
 
 mod canary;
 mod collection;
+mod drift;
 mod error;
 mod index;
 mod keys;
@@ -31,20 +32,19 @@ mod session;
 mod settings;
 mod slots;
 mod transport;
-mod upkeep;
 pub mod vault;
 
 pub use collection::{
     Collection, Deleted, Documents, Ingested, MissingIds, NewEpoch, create_vault, delete_documents,
-    export_query_vault, ingest, refit, rekey, release, stored_vectors, synchronise, upkeep,
-    vault_settings,
+    export_query_vault, ingest, model_drift, published_rows, refit, rekey, stored_vectors,
+    synchronise, vault_settings,
 };
+pub use drift::{Balance, Figures, ModelDrift, RefitReason};
 pub use error::ClientError;
 pub use index::Index;
-pub use keys::{CONTENT_TAG_BYTES, KeyOwner, KeySchedule, SaltedEpoch};
+pub use keys::{KeyOwner, KeySchedule, ROW_MAC_BYTES, SaltedEpoch};
 pub use model::{Model, TuningRecord, WidthTried};
 pub use payload::PayloadError;
 pub use search::{Answer, Cost, LayoutChoice, SearchOptions, Searcher, Timings};
 pub use settings::{CellCount, Choice, Settings, TransformKind};
 pub use transport::Transport;
-pub use upkeep::{Balance, Figures, RefitReason, Upkeep};

@@ -101,16 +101,16 @@ impl Model {
         let tuning = tune(vectors, &pca, queries, request, &mut rng)?;
         let split = Split::new(vectors.width(), tuning.d_pub)?;
         let widest = Limits::default().width;
-        if split.private() > widest {
+        if split.residual() > widest {
             return Err(ClientError::Setting(format!(
                 "residuals of width {} are wider than the {widest} that servers take",
-                split.private()
+                split.residual()
             )));
         }
         let (prefixes, longest) = project(&pca, &split, vectors)?;
         let cells = match settings.cells {
             CellCount::Cells(count) => {
-                Some(Cells::fit(&prefixes, split.public(), count, &mut rng)?.0)
+                Some(Cells::fit(&prefixes, split.prefix(), count, &mut rng)?.0)
             }
             CellCount::Micro => None,
         };
@@ -161,7 +161,7 @@ impl Model {
     /// `V^T q` and the prefix of `V^T (q - mu)`.
     pub(crate) fn project_query(&self, query: &[f32]) -> (Zeroizing<Vec<f64>>, Vec<f32>) {
         let coordinates = Zeroizing::new(self.pca.uncentred(query));
-        let prefix = coordinates.iter().zip(&self.projected_mean).take(self.split.public());
+        let prefix = coordinates.iter().zip(&self.projected_mean).take(self.split.prefix());
         let centred = prefix.map(|(q, mu)| (q - mu) as f32).collect();
         (coordinates, centred)
     }
@@ -196,9 +196,9 @@ impl Model {
         Ok(project(&self.pca, &self.split, vectors)?.0)
     }
 
-    /// The key that turns residuals of an owner.
+    /// The key that rotates residuals of an owner.
     pub(crate) fn key(&self, keys: &KeySchedule, owner: KeyOwner) -> Arc<Transform> {
-        keys.transform(self.settings.transform, self.split.private(), owner)
+        keys.transform(self.settings.transform, self.split.residual(), owner)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -208,7 +208,7 @@ impl Model {
         writer.string(&json(serde_json::json!(self.tuning)));
         writer.u64(self.epoch.epoch.0);
         writer.bytes.extend_from_slice(&self.epoch.salt);
-        writer.u64(self.split.public() as u64);
+        writer.u64(self.split.prefix() as u64);
         writer.u64(self.candidates as u64);
         writer.u64(i64::from(self.operand_scale.exponent()) as u64);
         writer.f64s(self.pca.mean());
@@ -265,17 +265,17 @@ impl Model {
 
 /// Prefixes in single precision, and the norm of the longest residual.
 fn project(pca: &Pca, split: &Split, vectors: &VectorSet) -> Result<(Vec<f32>, f64), ClientError> {
-    let (width, public) = (split.width(), split.public());
-    let mut prefixes = vec![0.0_f32; vectors.rows() * public];
+    let (width, prefix) = (split.width(), split.prefix());
+    let mut prefixes = vec![0.0_f32; vectors.rows() * prefix];
     let longest = prefixes
-        .par_chunks_mut(BATCH * public)
+        .par_chunks_mut(BATCH * prefix)
         .zip(vectors.values().par_chunks(BATCH * width))
         .map(|(prefixes, rows)| {
             let mut coordinates = vec![0.0; rows.len()];
             pca.project_rows(rows, &mut coordinates);
             let mut longest = 0.0_f64;
             let rows = coordinates.chunks_exact(width);
-            for (prefix, row) in prefixes.chunks_exact_mut(public).zip(rows) {
+            for (prefix, row) in prefixes.chunks_exact_mut(prefix).zip(rows) {
                 let (u, r) = split.halves(row);
                 prefix.iter_mut().zip(u).for_each(|(out, u)| *out = *u as f32);
                 longest = longest.max(r.iter().map(|r| r * r).sum());

@@ -34,22 +34,22 @@ pub(crate) fn protect(
     let prefixes = model.prefixes(vectors)?;
     let cells = model.cells().map(|cells| cells.assign(&prefixes));
     let batches = batches(vectors.rows(), cells.as_deref());
-    let turned: Vec<Vec<(u32, Row)>> = batches
+    let rotated: Vec<Vec<(u32, Row)>> = batches
         .into_par_iter()
         .map(|batch| {
-            let rows = turn(model, keys, vectors, handles, &batch)?;
+            let rows = rotate(model, keys, vectors, handles, &batch)?;
             progress(rows.len());
             Ok(rows)
         })
         .collect::<Result<_, ClientError>>()?;
 
-    let mut rows: Vec<(u32, Row)> = turned.into_iter().flatten().collect();
+    let mut rows: Vec<(u32, Row)> = rotated.into_iter().flatten().collect();
     rows.sort_unstable_by_key(|(index, _)| *index);
     let rows = rows.into_iter().map(|(_, row)| row).collect();
     Ok(Protected { prefixes, cells, rows })
 }
 
-/// Rows that are turned together: of one cell, or any when each has its own key.
+/// Rows that are rotated together: of one cell, or any when each has its own key.
 struct Batch {
     cell: Option<u32>,
     rows: Vec<u32>,
@@ -70,7 +70,7 @@ fn batches(count: usize, cells: Option<&[u32]>) -> Vec<Batch> {
 }
 
 /// `z' = round(2^k T_c r)` for the rows of a batch.
-fn turn(
+fn rotate(
     model: &Model,
     keys: &KeySchedule,
     vectors: &VectorSet,
@@ -88,7 +88,7 @@ fn turn(
         .copied()
         .collect();
 
-    let width = split.private();
+    let width = split.residual();
     let owner = |row: u32| batch.cell.map_or(KeyOwner::Row(handles[row as usize]), KeyOwner::Cell);
     if batch.cell.is_some() {
         model.key(keys, owner(batch.rows[0])).apply_many(&mut residuals);
@@ -100,7 +100,7 @@ fn turn(
     let rows = batch.rows.iter().zip(residuals.chunks_exact(width));
     rows.map(|(&row, residual)| {
         let coordinates = model.operand_scale().quantise(residual)?;
-        let cell = keys.cell_tag(owner(row));
+        let cell = keys.cell_handle(owner(row));
         Ok((row, Row { cell, handle: handles[row as usize], coordinates }))
     })
     .collect()

@@ -48,7 +48,7 @@ impl Session for SlotsSession {
 pub(crate) struct SlotsOutgoing<'a> {
     pub(crate) epoch: Epoch,
     pub(crate) layout: &'a SlotsLayout,
-    /// The turned query of each active cell, one after the other.
+    /// The rotated query of each active cell, one after the other.
     pub(crate) queries: &'a [f64],
     pub(crate) candidates: &'a Candidates,
     /// The position of each candidate's cell.

@@ -14,7 +14,7 @@ pub trait Transport: Send + Sync {
     /// What plans are to be good at on the way to this server, unless the caller chooses: the
     /// least computing where messages do not travel.
     fn objective(&self) -> Objective {
-        Objective::Latency
+        Objective::Compute
     }
 }
 

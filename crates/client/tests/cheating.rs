@@ -15,7 +15,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use shard_client::vault::{KdfCost, Unlock};
 use shard_client::{
     CellCount, Choice, ClientError, Collection, Documents, SearchOptions, Searcher, Settings,
-    Transport, create_vault, ingest, release,
+    Transport, create_vault, ingest, published_rows,
 };
 use shard_geometry::VectorSet;
 use shard_protocol::{
@@ -136,7 +136,7 @@ fn world() -> World {
     let given = Documents { ids: &ids, vectors: &documents, sample_queries: None };
     ingest(&mut vault, &given, &|_| (), &mut rng).unwrap();
     let server = Server::new(Arc::new(MemoryRows::new()), Limits::default());
-    server.hold(&CollectionName::default(), release(&vault).unwrap()).unwrap();
+    server.hold(&CollectionName::default(), published_rows(&vault).unwrap()).unwrap();
     let cheater = Cheater {
         server,
         forgery: Mutex::default(),

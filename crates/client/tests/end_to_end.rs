@@ -8,7 +8,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use shard_client::vault::{KdfCost, Unlock, Vault};
 use shard_client::{
     CellCount, Choice, ClientError, Collection, Documents, LayoutChoice, SearchOptions, Searcher,
-    Settings, TransformKind, Transport, create_vault, ingest, release, stored_vectors,
+    Settings, TransformKind, Transport, create_vault, ingest, published_rows, stored_vectors,
 };
 use shard_geometry::{VectorSet, dot_f64, exact_top_k};
 use shard_protocol::{CollectionName, Leak, Limits, RefusalCode, Row, RowBatch, declassify};
@@ -69,7 +69,7 @@ fn world(settings: &Settings, documents: VectorSet) -> World {
 
 fn searcher(vault: &Vault) -> Searcher<Embedded> {
     let server = Server::new(Arc::new(MemoryRows::new()), Limits::default());
-    server.hold(&CollectionName::default(), release(vault).unwrap()).unwrap();
+    server.hold(&CollectionName::default(), published_rows(vault).unwrap()).unwrap();
     Searcher::new(Embedded(server))
 }
 
@@ -92,7 +92,7 @@ fn check(world: &World, queries: &VectorSet) {
     let searcher = searcher(&world.vault);
     let everything = SearchOptions { top: usize::MAX, candidates: Some(40), ..options() };
     let longest = world.documents.max_norm();
-    let objectives = [Objective::Latency, Objective::Balanced, Objective::Bytes];
+    let objectives = [Objective::Compute, Objective::Balanced, Objective::Bytes];
     for (row, objective) in (0..queries.rows()).zip(objectives.iter().cycle()) {
         let options = SearchOptions { objective: Some(*objective), ..everything.clone() };
         let query = queries.row(row);
@@ -108,7 +108,7 @@ fn check(world: &World, queries: &VectorSet) {
             assert_eq!(steps, steps.round(), "scores leave on the stated grid");
         }
         let plain = collection
-            .search_in_the_clear(&release(&world.vault).unwrap(), query, &options)
+            .search_in_the_clear(&published_rows(&world.vault).unwrap(), query, &options)
             .unwrap();
         let best = exact_top_k(&world.documents, query, world.documents.rows()).unwrap();
         let listed: Vec<u32> = plain.iter().map(|hit| hit.row).collect();
@@ -193,7 +193,7 @@ fn an_upsert_replaces_by_id_and_adds_the_rest_without_refitting() {
     let error = searcher(&world.vault).search(&before, fresh.row(0), &options()).unwrap_err();
     assert!(matches!(error, ClientError::Refused(_)), "an older copy is told: {error}");
     assert_eq!(stored_vectors(&world.vault).unwrap().row(5), fresh.row(0));
-    assert_eq!(release(&world.vault).unwrap().rows().len(), 61 + 32); // with the canaries
+    assert_eq!(published_rows(&world.vault).unwrap().rows().len(), 61 + 32); // with the canaries
 
     let mut values = world.documents.values().to_vec();
     values[5 * 32..6 * 32].copy_from_slice(fresh.row(0));
@@ -258,7 +258,7 @@ fn a_replaced_document_with_a_key_of_its_own_never_gets_an_old_name_again() {
         ingest(&mut world.vault, &given, &|_| (), &mut rng).unwrap();
         let name = handle(&world.vault);
         assert!(!names.contains(&name));
-        let rows = release(&world.vault).unwrap();
+        let rows = published_rows(&world.vault).unwrap();
         assert!(rows.rows().iter().all(|row| !names.contains(&row.handle)));
         assert_eq!(rows.rows().len(), 60 + 32);
         names.push(name);
@@ -330,10 +330,10 @@ fn the_server_learns_neither_ids_nor_order() {
     let mut rng = ChaCha20Rng::seed_from_u64(10);
     let world = world(&settings(CellCount::Cells(4)), vectors(&mut rng, 64, 32, 1.0));
     let collection = Collection::open(&world.vault).unwrap();
-    let bytes = release(&world.vault).unwrap().encode();
+    let bytes = published_rows(&world.vault).unwrap().encode();
     assert!(!bytes.windows(4).any(|window| window == b"doc-"));
     // In release order, the rank correlation with the order of ingestion is that of chance.
-    let order: Vec<usize> = release(&world.vault)
+    let order: Vec<usize> = published_rows(&world.vault)
         .unwrap()
         .rows()
         .iter()
@@ -363,7 +363,7 @@ fn two_vaults_of_the_same_documents_share_no_names_and_no_rows() {
         let ids: Vec<String> = (0..40).map(|row| format!("doc-{row}")).collect();
         let given = Documents { ids: &ids, vectors: &documents, sample_queries: None };
         ingest(&mut vault, &given, &|_| (), &mut rng).unwrap();
-        release(&vault).unwrap().into_rows()
+        published_rows(&vault).unwrap().into_rows()
     };
     let (first, second) = (make(1), make(2));
     for row in &first {
@@ -386,7 +386,7 @@ fn a_server_that_lost_a_row_or_the_epoch_says_so_in_words() {
     let error = searcher.search(&collection, query.row(0), &options()).unwrap_err();
     assert!(matches!(error, ClientError::Unpublished { .. }), "{error}");
 
-    let mut rows = release(&world.vault).unwrap().into_rows();
+    let mut rows = published_rows(&world.vault).unwrap().into_rows();
     rows.truncate(3);
     let width = rows[0].coordinates.len();
     let partial = Server::new(Arc::new(MemoryRows::new()), Limits::default());

@@ -26,7 +26,7 @@
 //! | [`transform`] | keyed orthogonal maps: [`OrthogonalKey`], [`StructuredKey`] |
 //! | [`score`] | exact inner products and the top k |
 //! | [`route`] | shortlists: [`FlatRouter`], [`InvertedRouter`] |
-//! | [`pq`] | product quantisation, which the foils publish: [`ProductQuantizer`] |
+//! | [`pq`] | product quantisation, which the baselines publish: [`ProductQuantizer`] |
 //! | [`mod@tune`] | prefix width and shortlist length from a held-out sample |
 //!
 //! # Non-goals

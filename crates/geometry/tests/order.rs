@@ -76,11 +76,11 @@ fn full_scores_have_the_complete_order_of_raw_scores_and_centring_the_query_brea
             .chunks_exact(WIDTH)
             .flat_map(|row| split.halves(row).0.iter().map(|&x| x as f32))
             .collect();
-        let (_, cell) = Cells::fit(&prefixes, split.public(), CELLS, &mut rng).unwrap();
+        let (_, cell) = Cells::fit(&prefixes, split.prefix(), CELLS, &mut rng).unwrap();
         let keys: Vec<Transform> = (0..CELLS)
             .map(|_| match structured {
-                true => Transform::Structured(StructuredKey::sample(split.private(), &mut rng)),
-                false => Transform::Orthogonal(OrthogonalKey::sample(split.private(), &mut rng)),
+                true => Transform::Structured(StructuredKey::sample(split.residual(), &mut rng)),
+                false => Transform::Orthogonal(OrthogonalKey::sample(split.residual(), &mut rng)),
             })
             .collect();
         let stored: Vec<Vec<f64>> = rows

@@ -3,7 +3,7 @@
 /// One thing that the server learns. `docs/LEAKAGE.md` says for each what follows from it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Leak {
-    /// The stored rows: turned residuals, hence their norms and the inner products of rows that
+    /// The stored rows: rotated residuals, hence their norms and the inner products of rows that
     /// share a cell.
     StoredRows,
     /// Which rows share a cell: the tag that a stored row carries.
@@ -57,7 +57,7 @@ impl Leak {
     pub fn meaning(self) -> &'static str {
         match self {
             Leak::StoredRows => {
-                "the turned residuals: their lengths, and inner products within a cell"
+                "the rotated residuals: their lengths, and inner products within a cell"
             }
             Leak::CellMembership => "which rows share a key",
             Leak::CollectionShape => "how many rows, how wide, which epoch",

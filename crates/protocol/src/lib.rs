@@ -6,7 +6,7 @@
 //! * [`Leak`] and [`Disclosed`]: the trust boundary as a type. Whatever a client sends is a
 //!   ciphertext or a `Disclosed<T>`, which only [`declassify`] makes and which names the leak it
 //!   belongs to. `docs/LEAKAGE.md` is the same list in words; a test holds the two together.
-//! * [`CellTag`], [`RowHandle`], [`Epoch`]: the only names the server knows. Tags and handles
+//! * [`CellHandle`], [`RowHandle`], [`Epoch`]: the only names the server knows. Tags and handles
 //!   are keyed pseudorandom words, fresh in every epoch.
 //! * [`MessageKind`] lists the messages. Each has one canonical encoding; decoding checks every
 //!   length against a limit *before* it allocates and refuses anything that is not canonical.
@@ -36,10 +36,10 @@ mod wire;
 pub use blobs::{Blob, BlobList, DeleteBlob, FetchBlob, PutBlob};
 pub use leak::{Disclosed, Leak, declassify};
 pub use names::{
-    BlobName, CellTag, CollectionName, ContentTag, Epoch, NameError, Revision, RowHandle,
+    BlobName, CellHandle, CollectionName, Epoch, NameError, Revision, RowHandle, RowMac,
 };
 pub use publish::{
-    ActivateEpoch, CollectionState, DeleteRows, EpochState, ListTags, PublishRows, RowTags,
+    ActivateEpoch, CollectionState, DeleteRows, EpochState, ListMacs, PublishRows, RowMacs,
 };
 pub use refusal::{Refusal, RefusalCode};
 pub use rerank::{CandidateError, Candidates, RerankRequest, RerankResponse};

@@ -20,7 +20,7 @@ macro_rules! word {
 word!(
     /// A cell, by a keyed pseudorandom word: it says which rows share a key, not which cell of
     /// the owner's partition that is.
-    CellTag, "{:016x}"
+    CellHandle, "{:016x}"
 );
 word!(
     /// A row, by a keyed pseudorandom word: neither the owner's id nor the order of ingestion.
@@ -39,7 +39,7 @@ word!(
 /// A row's content under a key of its epoch, which only the owner has: equal tags mean equal rows
 /// within an epoch, and nothing across epochs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ContentTag(pub [u8; 16]);
+pub struct RowMac(pub [u8; 16]);
 
 /// Why a text is not a name.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]

@@ -1,11 +1,11 @@
 //! Keeping a server's rows as the vault has them: what is there, what is new, what goes.
 //!
-//! A publish asks for the [tags](ContentTag) of an epoch page by page, sends the rows whose tag
+//! A publish asks for the [tags](RowMac) of an epoch page by page, sends the rows whose tag
 //! is missing or differs, deletes those the vault no longer has, and makes the epoch the
 //! current one. Each step can be repeated, so a publish that was cut off is simply run again.
 
 use crate::leak::{Disclosed, Leak, declassify};
-use crate::names::{ContentTag, Epoch, Revision, RowHandle};
+use crate::names::{Epoch, Revision, RowHandle, RowMac};
 use crate::rows::RowBatch;
 use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer, ascending, word};
 
@@ -17,7 +17,7 @@ const TAG_BYTES: usize = 16;
 pub struct PublishRows {
     revision: Disclosed<Revision>,
     batch: RowBatch,
-    tags: Disclosed<Vec<ContentTag>>,
+    tags: Disclosed<Vec<RowMac>>,
 }
 
 impl PublishRows {
@@ -28,7 +28,7 @@ impl PublishRows {
     pub fn new(
         revision: Disclosed<Revision>,
         batch: RowBatch,
-        tags: Disclosed<Vec<ContentTag>>,
+        tags: Disclosed<Vec<RowMac>>,
     ) -> Self {
         assert_eq!(tags.len(), batch.rows().len(), "a tag for every row");
         Self { revision, batch, tags }
@@ -45,12 +45,12 @@ impl PublishRows {
     }
 
     /// Tags of the rows, in their order.
-    pub fn tags(&self) -> &[ContentTag] {
+    pub fn tags(&self) -> &[RowMac] {
         &self.tags
     }
 
     /// Takes rows and tags out.
-    pub fn into_parts(self) -> (Revision, RowBatch, Vec<ContentTag>) {
+    pub fn into_parts(self) -> (Revision, RowBatch, Vec<RowMac>) {
         (*self.revision, self.batch, self.tags.into_inner())
     }
 
@@ -76,12 +76,12 @@ impl PublishRows {
 
 /// Asks for the tags of an epoch, in handle order, from after a handle on.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ListTags {
+pub struct ListMacs {
     epoch: Disclosed<Epoch>,
     after: Option<Disclosed<RowHandle>>,
 }
 
-impl ListTags {
+impl ListMacs {
     /// The page after a handle; the first page after `None`.
     pub fn new(epoch: Disclosed<Epoch>, after: Option<Disclosed<RowHandle>>) -> Self {
         Self { epoch, after }
@@ -99,7 +99,7 @@ impl ListTags {
 
     /// The wire form.
     pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(MessageKind::ListTags);
+        let mut writer = Writer::new(MessageKind::ListMacs);
         writer.u64(self.epoch.0);
         writer.u8(u8::from(self.after.is_some()));
         writer.u64(self.after().map_or(0, |handle| handle.0));
@@ -108,7 +108,7 @@ impl ListTags {
 
     /// Reads the wire form.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
-        let mut reader = Reader::open(bytes, MessageKind::ListTags, limits)?;
+        let mut reader = Reader::open(bytes, MessageKind::ListMacs, limits)?;
         let epoch = reader.epoch()?;
         let after = match (reader.u8()?, reader.u64()?) {
             (0, 0) => None,
@@ -122,12 +122,12 @@ impl ListTags {
 
 /// One page of tags. The last page is the one that is not full.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RowTags {
+pub struct RowMacs {
     /// Handles with their tags, ascending by handle.
-    pub tags: Vec<(RowHandle, ContentTag)>,
+    pub tags: Vec<(RowHandle, RowMac)>,
 }
 
-impl RowTags {
+impl RowMacs {
     /// Tags on a full page.
     pub const PAGE: usize = 65_536;
 
@@ -138,7 +138,7 @@ impl RowTags {
 
     /// The wire form.
     pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(MessageKind::RowTags);
+        let mut writer = Writer::new(MessageKind::RowMacs);
         writer.bytes.reserve(4 + self.tags.len() * (8 + TAG_BYTES));
         writer.count(self.tags.len());
         for (handle, tag) in &self.tags {
@@ -150,7 +150,7 @@ impl RowTags {
 
     /// Reads the wire form.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
-        let mut reader = Reader::open(bytes, MessageKind::RowTags, limits)?;
+        let mut reader = Reader::open(bytes, MessageKind::RowMacs, limits)?;
         let count = reader.count("tags", Self::PAGE)?;
         let tags: Vec<_> = reader
             .fields(count, 8 + TAG_BYTES)?
@@ -329,8 +329,8 @@ impl CollectionState {
     }
 }
 
-fn tag(field: &[u8]) -> ContentTag {
-    ContentTag(field.try_into().expect("a field of sixteen bytes"))
+fn tag(field: &[u8]) -> RowMac {
+    RowMac(field.try_into().expect("a field of sixteen bytes"))
 }
 
 impl Reader<'_> {

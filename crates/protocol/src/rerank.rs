@@ -3,7 +3,7 @@
 use shard_rlwe::{Ciphertext, Layout, Parameters, Response, Seed, server_seconds};
 
 use crate::leak::{Disclosed, Leak, declassify};
-use crate::names::{CellTag, Epoch, RowHandle};
+use crate::names::{CellHandle, Epoch, RowHandle};
 use crate::session::SessionId;
 use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer, ascending, within, word};
 
@@ -23,7 +23,7 @@ pub enum CandidateError {
     },
     /// A cell without rows would be a ciphertext for nothing.
     #[error("cell {0} has no candidates")]
-    EmptyCell(CellTag),
+    EmptyCell(CellHandle),
     /// A cell or row named twice.
     #[error("a cell or row is named twice")]
     Repeated,
@@ -33,21 +33,21 @@ pub enum CandidateError {
 /// order, so neither the rank of a candidate nor the order of the owner's cells shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidates {
-    cells: Disclosed<Vec<CellTag>>,
+    cells: Disclosed<Vec<CellHandle>>,
     rows: Disclosed<Vec<Vec<RowHandle>>>,
 }
 
 impl Candidates {
     /// Sorts cells and rows; refuses empty cells and repeated names.
     pub fn new(
-        cells: Disclosed<Vec<CellTag>>,
+        cells: Disclosed<Vec<CellHandle>>,
         rows: Disclosed<Vec<Vec<RowHandle>>>,
     ) -> Result<Self, CandidateError> {
         if cells.len() != rows.len() {
             return Err(CandidateError::Unpaired { cells: cells.len(), lists: rows.len() });
         }
         let (active, named) = (cells.leak(), rows.leak());
-        let mut cells: Vec<(CellTag, Vec<RowHandle>)> =
+        let mut cells: Vec<(CellHandle, Vec<RowHandle>)> =
             cells.into_inner().into_iter().zip(rows.into_inner()).collect();
         cells.sort_unstable_by_key(|(tag, _)| *tag);
         for (tag, rows) in &mut cells {
@@ -70,7 +70,7 @@ impl Candidates {
     }
 
     /// Cells with their rows, in the order in which they are scored.
-    pub fn iter(&self) -> impl Iterator<Item = (CellTag, &[RowHandle])> {
+    pub fn iter(&self) -> impl Iterator<Item = (CellHandle, &[RowHandle])> {
         self.cells.iter().zip(self.rows.iter()).map(|(tag, rows)| (*tag, rows.as_slice()))
     }
 
@@ -105,12 +105,12 @@ impl Candidates {
             if size == 0 {
                 return Err(DecodeError::Invalid("a cell without candidates"));
             }
-            sizes.push((CellTag(word(&field[..8])), size));
+            sizes.push((CellHandle(word(&field[..8])), size));
         }
         if sizes.iter().map(|(_, size)| size).sum::<usize>() != total {
             return Err(DecodeError::Invalid("candidates of the cells do not add up"));
         }
-        let tags: Vec<CellTag> = sizes.iter().map(|(tag, _)| *tag).collect();
+        let tags: Vec<CellHandle> = sizes.iter().map(|(tag, _)| *tag).collect();
         ascending("cell tags", &tags)?;
         let mut handles = reader.fields(total, 8)?.map(|field| RowHandle(word(field)));
         let mut listed = Vec::with_capacity(cells);

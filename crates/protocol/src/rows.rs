@@ -1,14 +1,14 @@
 //! What the owner uploads.
 
 use crate::leak::{Disclosed, Leak, declassify};
-use crate::names::{CellTag, Epoch, RowHandle};
+use crate::names::{CellHandle, Epoch, RowHandle};
 use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer, word};
 
-/// One stored row: a turned residual in fixed point, by handle, in a cell.
+/// One stored row: a rotated residual in fixed point, by handle, in a cell.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
-    /// The cell whose key turned it.
-    pub cell: CellTag,
+    /// The cell whose key rotated it.
+    pub cell: CellHandle,
     /// Its name.
     pub handle: RowHandle,
     /// `round(2^k z)`; the exponent `k` stays with the client.
@@ -98,7 +98,7 @@ impl RowBatch {
         let rows: Vec<Row> = fields
             .map(|field| Row {
                 handle: RowHandle(word(&field[..8])),
-                cell: CellTag(word(&field[8..16])),
+                cell: CellHandle(word(&field[8..16])),
                 coordinates: field[16..]
                     .chunks_exact(4)
                     .map(|z| i32::from_le_bytes(z.try_into().expect("four bytes")))

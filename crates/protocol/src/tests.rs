@@ -14,7 +14,7 @@ use super::*;
 fn batch() -> RowBatch {
     let row = |handle, cell| Row {
         handle: RowHandle(handle),
-        cell: CellTag(cell),
+        cell: CellHandle(cell),
         coordinates: vec![i32::MIN, -1, 0, i32::MAX],
     };
     RowBatch::new(
@@ -25,7 +25,7 @@ fn batch() -> RowBatch {
 }
 
 fn candidates(cells: &[(u64, &[u64])]) -> Result<Candidates, CandidateError> {
-    let tags = cells.iter().map(|(tag, _)| CellTag(*tag)).collect();
+    let tags = cells.iter().map(|(tag, _)| CellHandle(*tag)).collect();
     let rows = cells.iter().map(|(_, rows)| rows.iter().map(|r| RowHandle(*r)).collect()).collect();
     Candidates::new(declassify(tags, Leak::ActiveCells), declassify(rows, Leak::CandidateHandles))
 }
@@ -94,7 +94,10 @@ fn requests_round_trip_with_cells_and_rows_sorted() {
     let listed: Vec<_> = back.candidates().iter().map(|(t, r)| (t, r.to_vec())).collect();
     assert_eq!(
         listed,
-        vec![(CellTag(2), vec![RowHandle(5)]), (CellTag(8), vec![RowHandle(1), RowHandle(3)])]
+        vec![
+            (CellHandle(2), vec![RowHandle(5)]),
+            (CellHandle(8), vec![RowHandle(1), RowHandle(3)])
+        ]
     );
     assert_eq!((back.epoch(), back.ciphertexts().len()), (Epoch(7), 4));
 }
@@ -246,7 +249,7 @@ fn messages_in_slots_round_trip_and_refuse_what_cannot_be() {
 #[test]
 fn repeated_or_unsorted_names_are_refused() {
     assert_eq!(candidates(&[]), Err(CandidateError::Empty));
-    assert_eq!(candidates(&[(1, &[])]), Err(CandidateError::EmptyCell(CellTag(1))));
+    assert_eq!(candidates(&[(1, &[])]), Err(CandidateError::EmptyCell(CellHandle(1))));
     assert_eq!(candidates(&[(1, &[4, 4])]), Err(CandidateError::Repeated));
     assert_eq!(candidates(&[(1, &[4]), (1, &[5])]), Err(CandidateError::Repeated));
     // Swap the two cell tags of a sound request.

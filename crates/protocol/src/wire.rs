@@ -31,10 +31,10 @@ pub enum MessageKind {
     SlotsResponse,
     /// [`PublishRows`](crate::PublishRows).
     PublishRows,
-    /// [`ListTags`](crate::ListTags).
-    ListTags,
-    /// [`RowTags`](crate::RowTags).
-    RowTags,
+    /// [`ListMacs`](crate::ListMacs).
+    ListMacs,
+    /// [`RowMacs`](crate::RowMacs).
+    RowMacs,
     /// [`DeleteRows`](crate::DeleteRows).
     DeleteRows,
     /// [`ActivateEpoch`](crate::ActivateEpoch).
@@ -78,8 +78,8 @@ impl MessageKind {
         (MessageKind::SlotsRequest, 8),
         (MessageKind::SlotsResponse, 9),
         (MessageKind::PublishRows, 10),
-        (MessageKind::ListTags, 11),
-        (MessageKind::RowTags, 12),
+        (MessageKind::ListMacs, 11),
+        (MessageKind::RowMacs, 12),
         (MessageKind::DeleteRows, 13),
         (MessageKind::ActivateEpoch, 14),
         (MessageKind::Describe, 15),
@@ -106,7 +106,7 @@ impl MessageKind {
             | Self::OpenSlotsSession
             | Self::Describe => Some(Access::Read),
             Self::PublishRows
-            | Self::ListTags
+            | Self::ListMacs
             | Self::DeleteRows
             | Self::ActivateEpoch
             | Self::PutBlob
@@ -119,7 +119,7 @@ impl MessageKind {
             | Self::SlotsResponse
             | Self::Refusal
             | Self::Accepted
-            | Self::RowTags
+            | Self::RowMacs
             | Self::CollectionState
             | Self::Blob
             | Self::BlobList => None,

@@ -19,7 +19,7 @@ use crate::scale::{OperandBound, OperandScale, ScoreScale};
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Objective {
     /// The least computing, whatever travels.
-    Latency,
+    Compute,
     /// The shortest time over a link of 100 Mbit/s.
     Balanced,
     /// The fewest bytes.
@@ -31,7 +31,7 @@ pub enum Objective {
 impl Objective {
     /// Whether responses may be merged, which takes a secret that outlives the request.
     pub fn merges(self) -> bool {
-        self != Self::Latency
+        self != Self::Compute
     }
 
     /// Seconds that `seconds` of one core and a number of bytes are worth together.
@@ -42,7 +42,7 @@ impl Objective {
     /// Seconds that a byte is worth.
     pub fn seconds_per_byte(self) -> f64 {
         match self {
-            Self::Latency => 8.0 / 10e9,
+            Self::Compute => 8.0 / 10e9,
             Self::Balanced => 8.0 / 100e6,
             // A kilobyte outweighs a second of computing.
             Self::Bytes => 1e-3,
@@ -359,7 +359,7 @@ mod tests {
     fn objectives_pull_where_they_should() {
         let groups = spread();
         let workload = workload(288, &groups, true);
-        let latency = plan(&workload, Objective::Latency).estimate;
+        let latency = plan(&workload, Objective::Compute).estimate;
         let balanced = plan(&workload, Objective::Balanced).estimate;
         let bytes = plan(&workload, Objective::Bytes).estimate;
         let total = |e: &Estimate| e.bytes_up + e.bytes_down;
@@ -386,7 +386,7 @@ mod tests {
     #[test]
     fn without_permission_nothing_is_merged() {
         let groups = spread();
-        for objective in [Objective::Latency, Objective::Balanced, Objective::Bytes] {
+        for objective in [Objective::Compute, Objective::Balanced, Objective::Bytes] {
             assert_eq!(plan(&workload(288, &groups, false), objective).span, None);
         }
     }

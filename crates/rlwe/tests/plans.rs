@@ -45,7 +45,7 @@ fn picks_are_within_a_tenth_of_the_measured_best() {
         let groups: Vec<usize> =
             (0..cells).map(|cell| count / cells + usize::from(cell < count % cells)).collect();
         let times = recorded(point);
-        for objective in [Objective::Latency, Objective::Balanced, Objective::Bytes] {
+        for objective in [Objective::Compute, Objective::Balanced, Objective::Bytes] {
             let workload = Workload {
                 width,
                 groups: &groups,

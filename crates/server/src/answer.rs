@@ -2,8 +2,8 @@
 
 use shard_protocol::{
     ActivateEpoch, Blob, BlobList, CollectionName, DecodeError, DeleteBlob, DeleteRows, FetchBlob,
-    ListTags, MessageKind, OpenSession, OpenSlotsSession, PublishRows, PutBlob, RerankRequest,
-    RowTags, SlotsRequest, message_kind,
+    ListMacs, MessageKind, OpenSession, OpenSlotsSession, PublishRows, PutBlob, RerankRequest,
+    RowMacs, SlotsRequest, message_kind,
 };
 
 use crate::{Server, ServerError, Stages, timed};
@@ -71,11 +71,11 @@ impl Server {
                 timed(engine, || rows.activate(collection, revision, activate.epoch()))?;
                 self.revisions.reached(collection, revision, moment);
             }
-            MessageKind::ListTags => {
-                let list = timed(decode, || ListTags::decode(message, limits))?;
+            MessageKind::ListMacs => {
+                let list = timed(decode, || ListMacs::decode(message, limits))?;
                 let (epoch, after) = (list.epoch(), list.after());
-                let tags = timed(engine, || rows.tags(collection, epoch, after, RowTags::PAGE))?;
-                return Ok(timed(encode, || RowTags { tags }.encode()));
+                let tags = timed(engine, || rows.tags(collection, epoch, after, RowMacs::PAGE))?;
+                return Ok(timed(encode, || RowMacs { tags }.encode()));
             }
             MessageKind::Describe => {
                 bare(message, kind)?;
@@ -104,7 +104,7 @@ impl Server {
             | MessageKind::SlotsResponse
             | MessageKind::Refusal
             | MessageKind::Accepted
-            | MessageKind::RowTags
+            | MessageKind::RowMacs
             | MessageKind::CollectionState
             | MessageKind::Blob
             | MessageKind::BlobList => {

@@ -9,7 +9,7 @@
 //! # Map
 //!
 //! [`Server`] (this file, `answer`, `rerank`) is the core: one message in, one out. `sessions`
-//! keeps the keys of sessions, `revisions` how far each collection has come, [`Upkeep`] is what an
+//! keeps the keys of sessions, `revisions` how far each collection has come, [`Maintenance`] is what an
 //! engine wants done. [`http`] puts it all on a network: TLS, tokens, limits, metrics.
 //!
 //! # Non-goals
@@ -19,16 +19,16 @@
 mod answer;
 mod error;
 pub mod http;
+mod maintenance;
 mod rerank;
 mod revisions;
 mod sessions;
 mod stages;
-mod upkeep;
 
 use std::sync::Arc;
 
 use shard_protocol::{
-    CollectionName, ContentTag, Epoch, Limits, OpenSession, OpenSlotsSession, Revision, RowBatch,
+    CollectionName, Epoch, Limits, OpenSession, OpenSlotsSession, Revision, RowBatch, RowMac,
     SessionId,
 };
 use shard_rlwe::PreparedMergeKeys;
@@ -36,12 +36,12 @@ use shard_rlwe::slots::SlotsServer;
 use shard_store::{EpochStatistics, RowStore};
 
 pub use error::ServerError;
+pub use maintenance::{Figure, Maintenance, NoMaintenance};
 use revisions::Revisions;
 pub use sessions::{SessionCounts, SessionTooLarge, UnknownSession};
 use sessions::{SessionKeys, Sessions};
 pub use stages::Stages;
 use stages::timed;
-pub use upkeep::{Figure, NoUpkeep, Upkeep};
 
 /// Memory for the keys of sessions, unless told otherwise: about 300 of them.
 pub const SESSION_BYTES: usize = 256 << 20;
@@ -90,7 +90,7 @@ impl Server {
     /// server is filled. Nobody will ask for the tags of such rows, so they have none.
     pub fn hold(&self, collection: &CollectionName, batch: RowBatch) -> Result<(), ServerError> {
         let (epoch, revision) = (batch.epoch(), Revision::default());
-        let tags = vec![ContentTag([0; 16]); batch.rows().len()];
+        let tags = vec![RowMac([0; 16]); batch.rows().len()];
         self.rows.upsert(collection, revision, batch, &tags)?;
         Ok(self.rows.activate(collection, revision, epoch)?)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use shard_protocol::{MessageKind, RefusalCode};
 use shard_server::http::{HttpOptions, NewToken, Scope, TokenLimits};
-use shard_server::{NoUpkeep, Upkeep};
+use shard_server::{Maintenance, NoMaintenance};
 use shard_store::StoreError;
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
@@ -125,12 +125,12 @@ async fn work_counts_until_it_is_done_also_when_its_peer_has_gone() {
 }
 
 /// Compacts once the gate is open.
-struct GatedUpkeep {
+struct GatedMaintenance {
     gate: Arc<Gate>,
     begun: Arc<AtomicBool>,
 }
 
-impl Upkeep for GatedUpkeep {
+impl Maintenance for GatedMaintenance {
     fn needs_compaction(&self) -> bool {
         false
     }
@@ -142,15 +142,15 @@ impl Upkeep for GatedUpkeep {
     }
 
     fn snapshot(&self, to: &Path) -> Result<(), StoreError> {
-        NoUpkeep.snapshot(to)
+        NoMaintenance.snapshot(to)
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compaction_is_alone_also_when_the_one_who_asked_has_gone() {
     let (gate, begun) = (Arc::new(Gate::default()), Arc::new(AtomicBool::new(false)));
-    let upkeep = Arc::new(GatedUpkeep { gate: gate.clone(), begun: begun.clone() });
-    let site = Arc::new(Site::start(Setup { upkeep, guarded: false, ..Setup::default() }));
+    let maintenance = Arc::new(GatedMaintenance { gate: gate.clone(), begun: begun.clone() });
+    let site = Arc::new(Site::start(Setup { maintenance, guarded: false, ..Setup::default() }));
     let compact = |site: Arc<Site>| async move {
         let request = site.client.post(format!("{}/v1/admin/compact", site.url));
         let reply = request.header("content-type", "application/json").send().await;

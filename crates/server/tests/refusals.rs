@@ -5,8 +5,8 @@ mod support;
 use std::sync::Arc;
 
 use shard_protocol::{
-    CellTag, CollectionName, Epoch, Leak, Limits, MessageKind, Refusal, RefusalCode, Row, RowBatch,
-    RowHandle, declassify, message_kind,
+    CellHandle, CollectionName, Epoch, Leak, Limits, MessageKind, Refusal, RefusalCode, Row,
+    RowBatch, RowHandle, declassify, message_kind,
 };
 use shard_server::Server;
 use shard_store::MemoryRows;
@@ -40,7 +40,7 @@ fn each_mismatch_has_its_own_class() {
         declassify(EPOCH, Leak::CollectionShape),
         declassify(1, Leak::CollectionShape),
         declassify(
-            vec![Row { handle: RowHandle(9), cell: CellTag(1), coordinates: vec![1] }],
+            vec![Row { handle: RowHandle(9), cell: CellHandle(1), coordinates: vec![1] }],
             Leak::StoredRows,
         ),
     );

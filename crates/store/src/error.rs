@@ -1,6 +1,6 @@
 //! Why an engine could not do what it was asked.
 
-use shard_protocol::{BlobName, CellTag, CollectionName, Epoch, Revision, RowHandle};
+use shard_protocol::{BlobName, CellHandle, CollectionName, Epoch, Revision, RowHandle};
 
 /// Why an engine could not do what it was asked.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]
@@ -27,7 +27,7 @@ pub enum StoreError {
     #[error("the server holds no row {handle} in cell {cell}")]
     UnknownRow {
         /// Cell named.
-        cell: CellTag,
+        cell: CellHandle,
         /// Row named.
         handle: RowHandle,
     },

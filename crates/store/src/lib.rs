@@ -19,8 +19,8 @@ mod memory;
 use std::sync::Arc;
 
 use shard_protocol::{
-    BlobName, Candidates, CollectionName, CollectionState, ContentTag, Epoch, Revision, RowBatch,
-    RowHandle,
+    BlobName, Candidates, CollectionName, CollectionState, Epoch, Revision, RowBatch, RowHandle,
+    RowMac,
 };
 
 pub use durable::{
@@ -63,7 +63,7 @@ pub trait RowStore: Send + Sync {
         collection: &CollectionName,
         revision: Revision,
         batch: RowBatch,
-        tags: &[ContentTag],
+        tags: &[RowMac],
     ) -> Result<(), StoreError>;
 
     /// Removes rows by handle; names that are not there are not an error. Returns how many went.
@@ -103,7 +103,7 @@ pub trait RowStore: Send + Sync {
         epoch: Epoch,
         after: Option<RowHandle>,
         most: usize,
-    ) -> Result<Vec<(RowHandle, ContentTag)>, StoreError>;
+    ) -> Result<Vec<(RowHandle, RowMac)>, StoreError>;
 
     /// Counts of an epoch, by looking at every row.
     fn statistics(

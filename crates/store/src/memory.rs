@@ -5,16 +5,16 @@ use std::ops::Bound;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use shard_protocol::{
-    BlobList, BlobName, Candidates, CellTag, CollectionName, CollectionState, ContentTag, Epoch,
-    EpochState, Revision, RowBatch, RowHandle,
+    BlobList, BlobName, Candidates, CellHandle, CollectionName, CollectionState, Epoch, EpochState,
+    Revision, RowBatch, RowHandle, RowMac,
 };
 
 use crate::{EpochStatistics, Fetched, MOST_COLLECTIONS, MOST_EPOCHS, RowStore, StoreError};
 
 /// A row by handle: a handle names one row, whatever cell it moves to.
 struct Held {
-    cell: CellTag,
-    tag: ContentTag,
+    cell: CellHandle,
+    tag: RowMac,
     coordinates: Arc<[i32]>,
 }
 
@@ -117,7 +117,7 @@ impl RowStore for MemoryRows {
         collection: &CollectionName,
         revision: Revision,
         batch: RowBatch,
-        tags: &[ContentTag],
+        tags: &[RowMac],
     ) -> Result<(), StoreError> {
         assert_eq!(tags.len(), batch.rows().len(), "a tag for every row");
         let (epoch, width) = (batch.epoch(), batch.width());
@@ -200,7 +200,7 @@ impl RowStore for MemoryRows {
     ) -> Result<Fetched, StoreError> {
         let collections = self.read();
         let rows = known(&collections, collection)?.current(epoch)?;
-        let find = |cell: CellTag, handle: RowHandle| match rows.rows.get(&handle) {
+        let find = |cell: CellHandle, handle: RowHandle| match rows.rows.get(&handle) {
             Some(held) if held.cell == cell => Ok(held.coordinates.clone()),
             _ => Err(match rows.deleted.get(&handle) {
                 Some(&revision) => StoreError::Deleted { handle, revision },
@@ -223,7 +223,7 @@ impl RowStore for MemoryRows {
         epoch: Epoch,
         after: Option<RowHandle>,
         most: usize,
-    ) -> Result<Vec<(RowHandle, ContentTag)>, StoreError> {
+    ) -> Result<Vec<(RowHandle, RowMac)>, StoreError> {
         let collections = self.read();
         let Some(rows) = collections.get(collection).and_then(|held| held.epochs.get(&epoch))
         else {
@@ -242,7 +242,7 @@ impl RowStore for MemoryRows {
         let collections = self.read();
         let held = known(&collections, collection)?;
         let rows = held.epochs.get(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
-        let cells: HashSet<CellTag> = rows.rows.values().map(|held| held.cell).collect();
+        let cells: HashSet<CellHandle> = rows.rows.values().map(|held| held.cell).collect();
         Ok(EpochStatistics { rows: rows.rows.len(), cells: cells.len(), width: rows.width })
     }
 

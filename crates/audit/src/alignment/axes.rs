@@ -2,7 +2,7 @@
 //!
 //! A residual is `V^T (x - mu)` without its first coordinates, and the owner's `mu` and `V` never
 //! leave the client. An attacker with native vectors `x` has to fit axes of its own, and sees
-//! residuals that differ a little from those that were turned. Three attackers are played:
+//! residuals that differ a little from those that were rotated. Three attackers are played:
 //! - *owner*: has the owner's axes. The paper's strengthened observer, and whoever has the whole
 //!   collection and nothing else, since a fit is repeatable.
 //! - *reference*: has a corpus that holds the owner's documents and as many others. There are no
@@ -52,7 +52,7 @@ impl Axes {
 }
 
 /// What the notes of a section say of the axes.
-pub(super) const NOTE: &str = "The residuals were turned in principal axes that never leave the \
+pub(super) const NOTE: &str = "The residuals were rotated in principal axes that never leave the \
      vault. `axes=reference`, on which the verdict rests, is an attacker who fits axes to a corpus \
      of its own that holds your documents and as many others; `axes=owner` is granted yours, as the \
      paper's strengthened observer is, which is also what having your whole collection and nothing \
@@ -81,10 +81,10 @@ impl Known {
         Self { rows, residuals, cells, documents, most_in_a_cell }
     }
 
-    /// The release under attack in the owner's axes. `None` when rows are not turned residuals.
+    /// The release under attack in the owner's axes. `None` when rows are not rotated residuals.
     pub(super) fn of(subject: &Subject) -> Option<Self> {
         let release = subject.release();
-        let width = subject.coordinates.width().checked_sub(subject.public)?;
+        let width = subject.coordinates.width().checked_sub(subject.prefix_width)?;
         if width == 0 || release.rows.width() != width {
             return None;
         }
@@ -113,8 +113,8 @@ impl Known {
             Ok(VectorSet::new(subject.vectors.width(), values)?)
         };
         let native = vectors(kept)?;
-        let private = subject.public..subject.coordinates.width();
-        let residuals = |pca: &Pca| coordinates(pca, &native).columns(private.clone());
+        let residual = subject.prefix_width..subject.coordinates.width();
+        let residuals = |pca: &Pca| coordinates(pca, &native).columns(residual.clone());
         let of_kept = |rows: Matrix, residuals: Matrix| {
             let cells = kept.iter().map(|&row| self.cells[row]).collect();
             let documents = kept.iter().map(|&row| self.documents[row]).collect();
@@ -123,7 +123,7 @@ impl Known {
         let own = residuals(&Pca::fit(&native)?);
         let reference = of_kept(self.rows.select(kept), own.clone());
         let mut seen = Vec::new();
-        if subject.public > 0 {
+        if subject.prefix_width > 0 {
             let release = protect(&own, &reference.cells, KeyFamily::Structured, rng);
             let others = Pca::fit(&vectors(held_out)?)?;
             seen.push((Axes::Auxiliary, of_kept(release.rows, residuals(&others))));
@@ -145,7 +145,7 @@ pub(super) mod tests {
     /// Documents whose variances fall by a tenth from each direction to the next, a quarter of them
     /// the prefix, in cells by turns and stored in fixed point; or noise stored in place of them.
     pub(crate) fn subject(rows: usize, width: usize, cells: u32, planted: bool) -> Subject {
-        let public = width / 4;
+        let prefix_width = width / 4;
         let mut values = normal(rows, width, 1);
         for row in 0..rows {
             let mut scale = 1.0;
@@ -159,17 +159,17 @@ pub(super) mod tests {
         let coordinates = coordinates(&Pca::fit(&vectors).expect("a model"), &vectors);
         let cells: Vec<u32> = (0..rows as u32).map(|row| row % cells).collect();
         let mut release = if planted {
-            let residuals = coordinates.columns(public..width);
+            let residuals = coordinates.columns(prefix_width..width);
             protect(&residuals, &cells, KeyFamily::Orthogonal, &mut generator(2, 0))
         } else {
-            let noise = normal(rows, width - public, 3);
+            let noise = normal(rows, width - prefix_width, 3);
             Release { rows: noise, cells: cells.clone(), prefixes: None }
         };
         release.rows.values_mut().iter_mut().for_each(|x| *x = (*x * 65_536.0).round());
         Subject {
             vectors: Matrix::from_vectors(&vectors),
             coordinates,
-            public,
+            prefix_width,
             cells,
             keys: KeyFamily::Orthogonal,
             texts: None,

@@ -6,7 +6,7 @@
 //! - [`affine`]: maps between vectors and their coordinates;
 //! - [`span`]: everything that pairs determine of a row, and matching by nothing else;
 //! - [`trial`]: one game of disclosed pairs, held-out targets and a gallery;
-//! - [`procrustes`]: one rotation for all rows, the foil;
+//! - [`procrustes`]: one rotation for all rows, the baseline;
 //! - [`reference`](mod@reference): finding rows in a reference corpus, and its texts;
 //! - [`partial`]: a key for each cell, with pairs spread over cells or put into one;
 //! - [`unsupervised`]: no pairs at all, but a corpus of the same kind;

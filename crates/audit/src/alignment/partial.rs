@@ -65,7 +65,7 @@ pub(super) const FEWEST_ROWS: usize = 60;
 
 /// The note of a section about a subject that is too small.
 pub(super) fn not_measured() -> String {
-    format!("Not measured: it needs at least {FEWEST_ROWS} stored rows that are turned residuals.")
+    format!("Not measured: it needs at least {FEWEST_ROWS} stored rows that are rotated residuals.")
 }
 
 /// Partial alignment of the owner's release.
@@ -181,7 +181,7 @@ fn summary(section: &Section) -> Option<String> {
         section.findings.iter().find(norm).map_or(0.0, |f| 100.0 * f.value)
     };
     Some(format!(
-        "A key turns rows and keeps their lengths and inner products. Whoever has a list of texts \
+        "A key rotates rows and keeps their lengths and inner products. Whoever has a list of texts \
          that holds yours, fits axes to it and knows {} pairs in a row's cell names {:.1} % of the \
          rows ({} among {:.0} candidates); the length alone names {:.1} %, and {:.1} % for somebody \
          who has your own axes.",
@@ -201,7 +201,7 @@ fn by_cells(
     section: &mut Section,
     progress: &dyn Fn(&str),
 ) -> Result<()> {
-    if subject.public == 0 {
+    if subject.prefix_width == 0 {
         return Ok(());
     }
     let prefixes = subject.prefixes().select(&known.documents);

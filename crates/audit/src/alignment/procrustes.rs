@@ -1,9 +1,9 @@
 //! Known pairs against one rotation of all rows: why a single key is not enough.
 //!
-//! The foil keeps the first `k = d/2` principal coordinates and turns all of them by one Haar
+//! The baseline keeps the first `k = d/2` principal coordinates and rotates all of them by one Haar
 //! rotation, `z_i = Q V_k^T (x_i - mu)`. From `m` pairs the attacker solves
 //! `min_W |Z W - Y|_F` over orthogonal `W`, `W = A B^T` where `Z^T Y = A S B^T`, and looks for the
-//! turned-back rows among native ones. With `m = 0` the rows are taken as they are.
+//! rotated-back rows among native ones. With `m = 0` the rows are taken as they are.
 
 use anyhow::{Context, Result};
 use shard_geometry::{OrthogonalKey, Pca};
@@ -38,7 +38,7 @@ const PAPER: [(usize, f64, f64, f64, f64); 6] = [
     (500, 1.000, 4.9e-7, 1.000, 1.000),
 ];
 
-/// The foil's store: the first `k` coordinates under one Haar rotation.
+/// The baseline's store: the first `k` coordinates under one Haar rotation.
 pub(super) struct Rotated {
     pub(super) rows: Matrix,
     pub(super) native: Matrix,
@@ -54,7 +54,7 @@ impl Rotated {
 }
 
 /// Turns rows back with what pairs tell; without pairs they stay as they are.
-pub(super) fn turned_back(
+pub(super) fn rotated_back(
     rows: &Matrix,
     pairs: Option<&Pairs>,
     estimator: Estimator,
@@ -62,13 +62,13 @@ pub(super) fn turned_back(
     pairs.map_or_else(|| Ok(rows.clone()), |pairs| Ok(estimator.fit(pairs)?.apply(rows)))
 }
 
-/// What the foil would give away if the owner used it instead.
+/// What the baseline would give away if the owner used it instead.
 ///
 /// # Errors
 /// When a decomposition does not converge.
 pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     let mut section =
-        Section::new("global-procrustes", "The foil: one rotation for the whole collection");
+        Section::new("global-procrustes", "The baseline: one rotation for the whole collection");
     let kept = subject.coordinates.width() / 2;
     if kept == 0 || subject.coordinates.rows() < 60 {
         section.notes.push("Not measured: it needs 60 rows of two coordinates.".into());
@@ -139,7 +139,7 @@ fn measure(
     let games: Vec<(Draw, Rotated)> = (seed..seed + seeds)
         .map(|seed| {
             let draw = Draw::new(&all, PROBES, GALLERY, 500, &mut generator(seed, 701));
-            // Only rows that take part are turned.
+            // Only rows that take part are rotated.
             let taking_part = Rotated::new(native.select(&draw.stored()), seed);
             (draw, taking_part)
         })
@@ -204,7 +204,7 @@ fn score(
     let probes: Vec<usize> = (0..draw.targets.len()).collect();
     let shown: Vec<usize> = (probes.len()..probes.len() + pairs).collect();
     let shown = (pairs > 0).then(|| Pairs::of(&rotated.native, &rotated.rows, &shown));
-    let found = turned_back(&rotated.rows.select(&probes), shown.as_ref(), estimator)?;
+    let found = rotated_back(&rotated.rows.select(&probes), shown.as_ref(), estimator)?;
     let truth = rotated.native.select(&probes);
     let places = places(&found, &native.select(&draw.gallery), &probes, Metric::Cosine);
     let error = found.iter().zip(truth.iter()).map(|(found, truth)| {

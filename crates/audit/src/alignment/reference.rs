@@ -1,7 +1,7 @@
-//! Finding stored rows in a reference corpus: when the corpus overlaps the collection, a turned
+//! Finding stored rows in a reference corpus: when the corpus overlaps the collection, a rotated
 //! row becomes a text.
 //!
-//! The attacker has native vectors and texts of a reference corpus and some known pairs, turns
+//! The attacker has native vectors and texts of a reference corpus and some known pairs, rotates
 //! rows back as far as the pairs allow, and reads the text of the nearest reference vector.
 //! An overlapping reference holds the targets among decoys; a disjoint one holds decoys only and
 //! is scored by the Jaccard overlap of token sets, `|A and B| / |A or B|`. Where the server holds
@@ -326,7 +326,7 @@ pub fn prefix_channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Sect
         (section.verdict, section.headline) = (Some(Verdict::Closed), Some(0));
         return Ok(section);
     };
-    if known.len() < FEWEST_ROWS || prefixes.width() != subject.public {
+    if known.len() < FEWEST_ROWS || prefixes.width() != subject.prefix_width {
         section.notes.push("Not measured: too few rows, or prefixes of another width.".into());
         return Ok(section);
     }

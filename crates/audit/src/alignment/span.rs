@@ -150,7 +150,7 @@ mod tests {
         mean(&places.iter().map(|&place| f64::from(place == 0.0)).collect::<Vec<_>>())
     }
 
-    fn turned(residuals: &Matrix) -> Matrix {
+    fn rotated(residuals: &Matrix) -> Matrix {
         let mut rows = residuals.clone();
         let key = OrthogonalKey::sample(rows.width(), &mut generator(2, 0));
         key.apply_many(rows.values_mut());
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_row_and_its_residual_have_the_same_features() {
         let residuals = normal(30, 12, 1);
-        let rows = turned(&residuals);
+        let rows = rotated(&residuals);
         for pairs in [1, 5, 12, 20] {
             let shown: Vec<usize> = (0..pairs).collect();
             let span = Span::of(&Pairs::of(&residuals, &rows, &shown)).expect("a span");
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn one_pair_places_rows_by_products_and_norms_and_two_by_the_angle_in_their_span() {
         let residuals = normal(600, 40, 1);
-        let rows = turned(&residuals);
+        let rows = rotated(&residuals);
         assert!(recall(&rows, &residuals, 1, Matcher::Gram) > 0.99);
         assert!(recall(&rows, &residuals, 2, Matcher::Span) > 0.99);
         // On a line all angles are the same.
@@ -197,7 +197,7 @@ mod tests {
     fn the_scale_is_a_power_of_two_in_fixed_point_and_any_other_where_it_is_none() {
         let residuals = normal(50, 8, 1);
         for (scale, exact) in [(4_096.0, 0.0), (3_000.0, 1e-3), (0.7, 0.0)] {
-            let mut rows = turned(&residuals);
+            let mut rows = rotated(&residuals);
             rows.values_mut().iter_mut().for_each(|x| *x *= scale);
             if scale > 1.0 {
                 rows.values_mut().iter_mut().for_each(|x| *x = x.round());

@@ -28,7 +28,7 @@ use crate::tools::statistics::{generator, sample};
 
 mod solver;
 pub use solver::solve;
-use solver::{ROUNDS, turned};
+use solver::{ROUNDS, rotated};
 
 /// The channel's name.
 const CHANNEL: &str = "structured-keys";
@@ -82,7 +82,7 @@ fn by_rounds(
     let mut lines = Vec::new();
     for rounds in 1..=ROUNDS {
         progress(&format!("structured keys of {rounds} rounds"));
-        let rows = turned(&native, rounds, rng);
+        let rows = rotated(&native, rounds, rng);
         let attacked = rows.select(&held_out);
         let mut firsts = [None; 2];
         let mut points = [Vec::new(), Vec::new()];

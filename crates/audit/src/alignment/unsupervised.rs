@@ -5,7 +5,7 @@
 //! 1. *moments*: both are centred; eigenvectors of the covariances, `V_z` and `V_r` by falling
 //!    variance, are put against each other, `W = V_z diag(e) V_r^T`, with the signs `e_j` for which
 //!    the third moments along the two `j`-th directions have the same sign;
-//! 2. *refined* (Wasserstein-Procrustes): a batch of rows is turned by `W`, each is assigned the
+//! 2. *refined* (Wasserstein-Procrustes): a batch of rows is rotated by `W`, each is assigned the
 //!    nearest auxiliary residual, and `W` becomes the Procrustes map of that assignment; again.
 //!
 //! This needs directions whose variances differ by more than sampling blurs them, and skewed

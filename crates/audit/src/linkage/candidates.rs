@@ -168,8 +168,8 @@ fn add_directions(
     let members = release.members();
     let rows = subject.vectors.rows();
     let truth = nearest(queries, &subject.vectors, DEPTH, Metric::Product);
-    let residuals =
-        coordinates_of(subject, queries)?.columns(subject.public..subject.coordinates.width());
+    let residuals = coordinates_of(subject, queries)?
+        .columns(subject.prefix_width..subject.coordinates.width());
     let own_residuals = subject.residuals();
     let [cosine_chance, overlap_chance] = blind(subject, queries, requests, &truth);
     for (order, sent) in [("distance", false), ("sent", true)] {

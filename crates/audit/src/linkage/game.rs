@@ -51,10 +51,10 @@ impl Population {
         let values = chosen.iter().flat_map(|&row| vectors.row(row).iter().copied()).collect();
         let vectors = VectorSet::new(vectors.width(), values).context("documents to release")?;
         let coordinates = coordinates(&Pca::fit(&vectors)?, &vectors);
-        let public = (vectors.width() / 4).max(1);
-        let prefixes = coordinates.columns(0..public);
+        let prefix_width = (vectors.width() / 4).max(1);
+        let prefixes = coordinates.columns(0..prefix_width);
         let cells = cells_of(&prefixes, cells, &mut rng)?;
-        let residuals = coordinates.columns(public..vectors.width());
+        let residuals = coordinates.columns(prefix_width..vectors.width());
         Ok(Self { prefixes, residuals, cells, family: KeyFamily::Orthogonal })
     }
 
@@ -100,7 +100,7 @@ impl Population {
     /// A release of some documents under fresh keys, in a random order, with the prefixes as they
     /// are.
     ///
-    /// With one key for each document, a Haar key turns its row to a uniformly random direction
+    /// With one key for each document, a Haar key rotates its row to a uniformly random direction
     /// and does nothing else, so the direction is drawn: `z = |r| g / |g|` with `g` standard
     /// normal has the law of `H r`, without a QR for each row.
     pub fn release(&self, documents: &[usize], keying: Keying, rng: &mut impl Rng) -> Snapshot {

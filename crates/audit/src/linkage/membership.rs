@@ -196,7 +196,7 @@ fn views(
     if stored.width() == residuals.width() {
         views.push(view("as-stored", true, stored, &residuals));
     }
-    if subject.public > 0 {
+    if subject.prefix_width > 0 {
         let prefixes = subject.prefixes();
         let stored = match &release.prefixes {
             Some(stored) => stored.select(&member_rows),

@@ -36,7 +36,7 @@ mod planted;
 /// Why nothing about prefixes and residuals can be measured on this subject: a note, or `None` if it
 /// can.
 pub(crate) fn unfit(subject: &Subject) -> Option<String> {
-    if subject.public == 0 {
+    if subject.prefix_width == 0 {
         return Some(
             "Not measured: vectors are not split into a prefix and a residual.".to_owned(),
         );
@@ -48,7 +48,7 @@ pub(crate) fn unfit(subject: &Subject) -> Option<String> {
 pub(crate) fn without_rows(subject: &Subject) -> Option<String> {
     let reason = if subject.view.releases.is_empty() {
         "the server has no release"
-    } else if subject.public >= subject.coordinates.width() {
+    } else if subject.prefix_width >= subject.coordinates.width() {
         "the prefix takes all coordinates"
     } else {
         return None;

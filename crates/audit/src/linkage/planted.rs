@@ -16,34 +16,34 @@ pub(super) fn normals(rows: usize, width: usize, seed: u64) -> Matrix {
 pub(super) fn subject(
     documents: usize,
     width: usize,
-    public: usize,
+    prefix_width: usize,
     cells: usize,
     spread: f64,
     public_routing: bool,
 ) -> Subject {
     let mut vectors = normals(documents, width, 40);
     for row in 0..documents {
-        vectors.row_mut(row)[public..].iter_mut().for_each(|x| *x *= spread);
+        vectors.row_mut(row)[prefix_width..].iter_mut().for_each(|x| *x *= spread);
     }
     let vectors = vectors.normalised();
     let mut rng = generator(41, 0);
     let cells = if cells == documents {
         (0..documents as u32).collect()
     } else {
-        cells_of(&vectors.columns(0..public), cells, &mut rng).unwrap()
+        cells_of(&vectors.columns(0..prefix_width), cells, &mut rng).unwrap()
     };
     let order = sample(documents, documents, &mut rng);
     let row_cells: Vec<u32> = order.iter().map(|&document| cells[document]).collect();
-    let residuals = vectors.columns(public..width).select(&order);
+    let residuals = vectors.columns(prefix_width..width).select(&order);
     let mut release = protect(&residuals, &row_cells, KeyFamily::Orthogonal, &mut rng);
-    release.prefixes = public_routing.then(|| vectors.columns(0..public).select(&order));
+    release.prefixes = public_routing.then(|| vectors.columns(0..prefix_width).select(&order));
     let mut queries = vectors.select(&(0..documents).step_by(3).collect::<Vec<_>>());
     let noise = normals(queries.rows(), width, 42);
     queries.values_mut().iter_mut().zip(noise.values()).for_each(|(x, e)| *x += 0.05 * e);
     Subject {
         coordinates: vectors.clone(),
         vectors,
-        public,
+        prefix_width,
         cells,
         keys: KeyFamily::Orthogonal,
         texts: None,

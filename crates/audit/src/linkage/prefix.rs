@@ -118,7 +118,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     let mut lines = Vec::new();
     for (metric, name) in RANKINGS {
         let mut points = Points::new();
-        for width in widths(subject.coordinates.width(), Some(subject.public)) {
+        for width in widths(subject.coordinates.width(), Some(subject.prefix_width)) {
             let prefixes = subject.coordinates.columns(0..width);
             let shares = shares(&truth, &neighbours_of(&prefixes, &probes, metric));
             let finding = finding(format!("seen-by=nobody,width={width},rank-by={name}"), &shares);
@@ -238,10 +238,10 @@ fn one_corpus(
     }
 
     progress(&format!("prefix: {} {}: cells", corpus.name, corpus.encoder));
-    let public = (width / 4).max(1);
-    let residuals = coordinates.columns(public..width);
+    let prefix_width = (width / 4).max(1);
+    let residuals = coordinates.columns(prefix_width..width);
     let residual_truth = neighbours_of(&residuals, &probes, Metric::Cosine);
-    let prefixes = coordinates.columns(0..public);
+    let prefixes = coordinates.columns(0..prefix_width);
     let micro: Vec<u32> = (0..rows as u32).collect();
     let of_count = |count: usize, figures: [f64; 2]| {
         let cells = cells_of(&prefixes, count, &mut generator(SEED, 101));

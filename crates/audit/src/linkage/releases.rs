@@ -40,7 +40,7 @@ const FORMATS: [Format; 4] = [Format::Clean, Format::Half, Format::Int8, Format:
 /// None so far.
 pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Section> {
     let mut section = Section::new("release-linkage", "Recognising rows after a change of keys");
-    if subject.public == 0 {
+    if subject.prefix_width == 0 {
         between(subject, &mut section, progress);
         return Ok(section);
     }
@@ -164,7 +164,7 @@ fn observed(subject: &Subject, section: &mut Section) -> Option<(Release, Vec<us
         section.notes.push("Not measured: fewer than 50 rows.".to_owned());
         return None;
     }
-    if release.rows.width() != subject.coordinates.width() - subject.public {
+    if release.rows.width() != subject.coordinates.width() - subject.prefix_width {
         section.notes.push(
             "Not measured: rows are not as wide as residuals, and a second release of that kind \
              cannot be made here."
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn two_releases_of_somebody_else_are_matched_with_each_other() {
         let mut subject = planted::subject(300, 12, 4, 1, 1.0, false);
-        subject.public = 0;
+        subject.prefix_width = 0;
         let first = planted::normals(300, 12, 5);
         subject.view.releases[0].rows = first.clone();
         assert!(channel(&subject, &|_| {}).unwrap().verdict.is_none());

@@ -41,7 +41,7 @@ impl Request {
 pub fn requests(subject: &Subject, queries: &Matrix) -> Result<Vec<Request>> {
     let count = CANDIDATES.min(subject.vectors.rows() / 4).max(1);
     let rows = rows_of_documents(&subject.documents, subject.vectors.rows());
-    let prefixes = coordinates_of(subject, queries)?.columns(0..subject.public);
+    let prefixes = coordinates_of(subject, queries)?.columns(0..subject.prefix_width);
     let found = nearest(&prefixes, &subject.prefixes(), count, Metric::Distance);
     let request = |documents: Vec<u32>| {
         let stored = documents.into_iter().map(|document| document as usize);

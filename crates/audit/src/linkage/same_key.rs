@@ -88,7 +88,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     progress("same-key-neighbours: true neighbours");
     let (documents, probe_rows): (Vec<usize>, Vec<usize>) = probes.into_iter().unzip();
     // Without a residual to compare there are only whole rows, by their distances.
-    let metric = if subject.public == 0 { Metric::Distance } else { Metric::Cosine };
+    let metric = if subject.prefix_width == 0 { Metric::Distance } else { Metric::Cosine };
     let truth = neighbours_of(&subject.vectors, &documents, metric);
     let residual_truth = neighbours_of(&subject.residuals(), &documents, Metric::Cosine);
     progress("same-key-neighbours: rows of one key");
@@ -110,7 +110,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
                 .on(subject.seed, count),
         );
     }
-    if subject.public == 0 {
+    if subject.prefix_width == 0 {
         judge_foreign(&mut section);
         return Ok(section);
     }

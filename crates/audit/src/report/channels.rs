@@ -5,8 +5,8 @@ use shard_protocol::Leak;
 
 use super::shape;
 use crate::alignment::{partial, procrustes, reference, structured, unsupervised};
+use crate::baselines::{frontier, pq_codes, sigma_rec};
 use crate::finding::Section;
-use crate::foils::{frontier, pq_codes, sigma_rec};
 use crate::linkage::{candidates, churn, membership, prefix, releases, same_key};
 use crate::subject::Subject;
 use crate::text;
@@ -22,13 +22,13 @@ pub enum Scope {
     /// Shard's own parts: the prefix, the cells, the requests.
     Shard,
     /// Another way to protect the same vectors, to compare with.
-    Foil,
+    Baseline,
 }
 
 impl Scope {
     /// Whether the channel says something about what is audited.
     pub fn is_own(self) -> bool {
-        self != Self::Foil
+        self != Self::Baseline
     }
 }
 
@@ -55,8 +55,8 @@ impl Channel {
     }
 
     /// A channel of another way to protect the same vectors.
-    pub const fn foil(name: &'static str, run: Run) -> Self {
-        Self { name, scope: Scope::Foil, run }
+    pub const fn baseline(name: &'static str, run: Run) -> Self {
+        Self { name, scope: Scope::Baseline, run }
     }
 }
 
@@ -75,10 +75,10 @@ pub const CHANNELS: &[Channel] = &[
     Channel::shard("request-leakage", candidates::channel),
     Channel::any("membership", membership::channel),
     Channel::any("text-inversion", text::channel),
-    Channel::foil("global-procrustes", procrustes::channel),
-    Channel::foil("pq-codes", pq_codes::channel),
-    Channel::foil("sigma-rec", sigma_rec::channel),
-    Channel::foil("frontier", frontier::channel),
+    Channel::baseline("global-procrustes", procrustes::channel),
+    Channel::baseline("pq-codes", pq_codes::channel),
+    Channel::baseline("sigma-rec", sigma_rec::channel),
+    Channel::baseline("frontier", frontier::channel),
 ];
 
 /// The channels that say what a leak is worth to a thief. docs/AUDIT.md has the same list.
@@ -124,7 +124,7 @@ pub fn run(
     progress: &dyn Fn(&str, &str),
 ) -> Result<Vec<Section>> {
     let run = |channel: &&Channel| {
-        if channel.scope == Scope::Shard && subject.public == 0 {
+        if channel.scope == Scope::Shard && subject.prefix_width == 0 {
             return Ok(inapplicable(channel.name));
         }
         progress(channel.name, "");

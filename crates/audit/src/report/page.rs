@@ -30,7 +30,7 @@ pub fn html(report: &Report) -> String {
             strongest => strongest(report),
             beyond => beyond(report),
             own => lines(true),
-            foils => lines(false),
+            baselines => lines(false),
         })
         .expect("the template fits every report")
 }

@@ -71,7 +71,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     };
     let mut outcome = Outcome::of(&trial, &scene);
     // Prefixes all of zeros, as none are, teach nothing.
-    if let Ok(decoder) = train(&without_residual(&corpus, subject.public)) {
+    if let Ok(decoder) = train(&without_residual(&corpus, subject.prefix_width)) {
         outcome.add_prefix_read_by(&trial.with(&decoder));
     }
     outcome.fill(&mut section, subject.seed);

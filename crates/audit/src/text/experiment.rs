@@ -65,13 +65,13 @@ impl Experiment {
         Ok(Self { setting, coordinates, texts, frame, decoder, others, other_texts })
     }
 
-    pub(super) fn public(&self, geometry: usize) -> usize {
+    pub(super) fn prefix_width(&self, geometry: usize) -> usize {
         (self.coordinates.width() / GEOMETRIES[geometry].0).max(1)
     }
 
     /// A decoder for prefixes alone.
     pub(super) fn prefix_decoder(&self, geometry: usize) -> anyhow::Result<Decoder> {
-        train(&without_residual(&self.others, self.public(geometry)), &self.other_texts)
+        train(&without_residual(&self.others, self.prefix_width(geometry)), &self.other_texts)
     }
 
     /// Targets and known pairs from the cell with most rows that count.
@@ -80,12 +80,12 @@ impl Experiment {
         geometry: usize,
         counts: impl Fn(usize) -> bool,
     ) -> anyhow::Result<Cell> {
-        let public = self.public(geometry);
+        let prefix_width = self.prefix_width(geometry);
         let prefixes: Vec<f32> =
-            self.coordinates.columns(0..public).values().iter().map(|&x| x as f32).collect();
+            self.coordinates.columns(0..prefix_width).values().iter().map(|&x| x as f32).collect();
         let mut rng = generator(SEED, 2 + geometry as u64);
         let count = GEOMETRIES[geometry].1.min(self.coordinates.rows());
-        let (_, cells) = Cells::fit(&prefixes, public, count, &mut rng)?;
+        let (_, cells) = Cells::fit(&prefixes, prefix_width, count, &mut rng)?;
         let mut members = vec![Vec::new(); count];
         cells.iter().enumerate().for_each(|(row, &cell)| members[cell as usize].push(row));
         let weight = |rows: &&Vec<usize>| rows.iter().filter(|&&row| counts(row)).count();
@@ -108,27 +108,27 @@ impl Experiment {
         cell: &Cell,
         key: u64,
     ) -> Vec<(&'static str, usize, Matrix)> {
-        let (public, width) = (self.public(geometry), self.coordinates.width());
+        let (prefix_width, width) = (self.prefix_width(geometry), self.coordinates.width());
         let truth = self.coordinates.select(&cell.targets);
         let known = self.coordinates.select(&cell.known);
         let mut rng = generator(SEED + key, 100 + geometry as u64);
-        let key = KeyFamily::Orthogonal.sample(width - public, &mut rng);
+        let key = KeyFamily::Orthogonal.sample(width - prefix_width, &mut rng);
         let protect = |rows: &Matrix| {
-            let mut residuals = rows.columns(public..width);
+            let mut residuals = rows.columns(prefix_width..width);
             key.apply_many(residuals.values_mut());
             residuals
         };
         let view = CellView {
             stored: protect(&truth),
-            prefixes: Some(truth.columns(0..public)),
+            prefixes: Some(truth.columns(0..prefix_width)),
             known: (known.rows() > 0).then(|| (protect(&known), known)),
-            public,
+            prefix_width,
             width,
-            residual_norm: mean_norm(&self.others.columns(public..width)),
+            residual_norm: mean_norm(&self.others.columns(prefix_width..width)),
         };
         let mut opened = truth.clone();
         for row in 0..opened.rows() {
-            let residual = &mut opened.row_mut(row)[public..];
+            let residual = &mut opened.row_mut(row)[prefix_width..];
             residual.copy_from_slice(view.stored.row(row));
             key.apply_inverse(residual);
         }
@@ -143,8 +143,8 @@ impl Experiment {
 
     /// A view's setting.
     pub(super) fn setting(&self, geometry: usize, view: &str, pairs: usize) -> String {
-        let (public, cells) = (self.public(geometry), GEOMETRIES[geometry].1);
-        format!("{},d_pub={public},cells={cells},view={view},pairs={pairs}", self.setting)
+        let (prefix_width, cells) = (self.prefix_width(geometry), GEOMETRIES[geometry].1);
+        format!("{},d_pub={prefix_width},cells={cells},view={view},pairs={pairs}", self.setting)
     }
 
     /// What `judge` makes of every view, key by key.

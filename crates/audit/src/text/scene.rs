@@ -53,7 +53,7 @@ impl Scene {
                 "Not measured: it needs {FEWEST_DOCUMENTS} documents or more, there are {documents}."
             ));
         }
-        if subject.public >= width {
+        if subject.prefix_width >= width {
             return Err("Not measured: no coordinate is private, the prefix is all.".into());
         }
         let mut rng = generator(subject.seed, TEXT);
@@ -98,10 +98,10 @@ impl Scene {
             stored: release.rows.select(targets),
             prefixes: release.prefixes.as_ref().map(|prefixes| prefixes.select(targets)),
             known: (!known.is_empty()).then_some(known_pairs),
-            public: subject.public,
+            prefix_width: subject.prefix_width,
             width,
             residual_norm: mean_norm(
-                &subject.coordinates.select(&corpus).columns(subject.public..width),
+                &subject.coordinates.select(&corpus).columns(subject.prefix_width..width),
             ),
         };
         Ok(Self { corpus, targets: documents_of(targets), view, notes })
@@ -117,9 +117,9 @@ impl Scene {
         let control =
             |name, coordinates| Estimate { name, pairs: 0, attainable: false, coordinates };
         let mut out = vec![control(RAW, truth.clone())];
-        if self.view.prefixes.is_none() && self.view.public > 0 {
+        if self.view.prefixes.is_none() && self.view.prefix_width > 0 {
             let public = CellView {
-                prefixes: Some(truth.columns(0..self.view.public)),
+                prefixes: Some(truth.columns(0..self.view.prefix_width)),
                 ..self.view.clone()
             };
             let prefix = public.estimate(Attack::PrefixOnly);

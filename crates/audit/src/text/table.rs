@@ -171,7 +171,7 @@ impl Experiment {
         let chance: Marks = trial.chance();
         let mut views = self.each_view(geometry, cell, |estimate| trial.marks(estimate));
         let decoder = self.prefix_decoder(geometry)?;
-        let prefixes = without_residual(&trial.coordinates, self.public(geometry));
+        let prefixes = without_residual(&trial.coordinates, self.prefix_width(geometry));
         let by_key = vec![trial.with(&decoder).marks(&prefixes)];
         views.push(Judged { view: "prefix-adapted", pairs: 0, by_key });
 

@@ -83,7 +83,7 @@ pub struct CellView {
     /// Known pairs: stored rows, and the coordinates `[u | r]` of each.
     pub known: Option<(Matrix, Matrix)>,
     /// Coordinates of a prefix.
-    pub public: usize,
+    pub prefix_width: usize,
     /// Coordinates in all.
     pub width: usize,
     /// The usual norm of a residual, from the observer's own corpus.
@@ -107,11 +107,13 @@ impl CellView {
                 None
             }
             (Attack::LeastSquares(_), Some(known)) => {
-                Some(self.turned(Estimator::LeastSquares, known))
+                Some(self.rotated(Estimator::LeastSquares, known))
             }
-            (Attack::Procrustes(_), Some(known)) => Some(self.turned(Estimator::Procrustes, known)),
+            (Attack::Procrustes(_), Some(known)) => {
+                Some(self.rotated(Estimator::Procrustes, known))
+            }
             (Attack::ProcrustesSpan(_), Some(known)) => {
-                Some(self.turned(Estimator::ProcrustesDropped, known))
+                Some(self.rotated(Estimator::ProcrustesDropped, known))
             }
             _ => Some(scaled(&self.stored, self.residual_norm / mean_norm(&self.stored))),
         };
@@ -131,9 +133,9 @@ impl CellView {
         (count <= stored.rows()).then(|| (stored.select(&rows), coordinates.select(&rows)))
     }
 
-    /// Stored rows turned by what an estimator learns from pairs at one scale.
-    fn turned(&self, estimator: Estimator, (stored, coordinates): &(Matrix, Matrix)) -> Matrix {
-        let residuals = coordinates.columns(self.public..self.width);
+    /// Stored rows rotated by what an estimator learns from pairs at one scale.
+    fn rotated(&self, estimator: Estimator, (stored, coordinates): &(Matrix, Matrix)) -> Matrix {
+        let residuals = coordinates.columns(self.prefix_width..self.width);
         let scale = mean_norm(&residuals) / mean_norm(stored);
         let pairs = Pairs { residuals, rows: scaled(stored, scale) };
         let map = estimator.fit(&pairs).expect("finite rows have singular values");
@@ -145,10 +147,10 @@ impl CellView {
         let typical = known.map(|known| known.column_means());
         let mut out = Matrix::zeros(self.stored.rows(), self.width);
         for row in 0..out.rows() {
-            let (prefix, residual) = out.row_mut(row).split_at_mut(self.public);
+            let (prefix, residual) = out.row_mut(row).split_at_mut(self.prefix_width);
             match (&self.prefixes, &typical) {
                 (Some(prefixes), _) => prefix.copy_from_slice(prefixes.row(row)),
-                (None, Some(typical)) => prefix.copy_from_slice(&typical[..self.public]),
+                (None, Some(typical)) => prefix.copy_from_slice(&typical[..self.prefix_width]),
                 (None, None) => {}
             }
             if let Some(residuals) = &residuals {
@@ -160,9 +162,9 @@ impl CellView {
 }
 
 /// Coordinates with nothing for the residual.
-pub fn without_residual(coordinates: &Matrix, public: usize) -> Matrix {
+pub fn without_residual(coordinates: &Matrix, prefix_width: usize) -> Matrix {
     let mut out = coordinates.clone();
-    (0..out.rows()).for_each(|row| out.row_mut(row)[public..].fill(0.0));
+    (0..out.rows()).for_each(|row| out.row_mut(row)[prefix_width..].fill(0.0));
     out
 }
 
@@ -198,7 +200,7 @@ mod tests {
             stored: stored.select(&attacked),
             prefixes: Some(truth.columns(0..4)),
             known: (pairs > 0).then(|| (stored.select(&known), coordinates.select(&known))),
-            public: 4,
+            prefix_width: 4,
             width: 12,
             residual_norm: 8_f64.sqrt(),
         };

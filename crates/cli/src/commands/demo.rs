@@ -8,11 +8,11 @@ use rand::TryRng;
 use rand::rand_core::UnwrapErr;
 use rand::rngs::SysRng;
 use serde_json::json;
-use shard_audit::foils::CANDIDATES;
+use shard_audit::baselines::CANDIDATES;
 use shard_client::vault::{KdfCost, MIN_KEY_FILE_BYTES, Unlock};
 use shard_client::{
     Answer, CellCount, Choice, Collection, Documents, Searcher, Settings, Timings, create_vault,
-    ingest, release,
+    ingest, published_rows,
 };
 use shard_geometry::VectorSet;
 use shard_protocol::{Leak, RowBatch};
@@ -65,7 +65,7 @@ pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
     done?;
     let protecting = start.elapsed();
     let collection = Collection::open(&vault)?;
-    let rows = release(&vault)?;
+    let rows = published_rows(&vault)?;
     let searcher = Searcher::new(Embedded::serving(rows.clone()));
     output.line(protected(&collection, &rows, arguments.cells, protecting))?;
 
@@ -73,7 +73,7 @@ pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
     let comparison = Comparison {
         collection: &collection,
         vectors: &vectors_read,
-        release: &rows,
+        published: &rows,
         searcher: &searcher,
         queries: &queries,
         query_ids: &query_ids,
@@ -81,8 +81,8 @@ pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
         candidates: arguments.candidates,
         objective: arguments.plan.objective(),
         layout: arguments.plan.layout(),
-        foils: &[],
-        foil_candidates: CANDIDATES,
+        baselines: &[],
+        baseline_candidates: CANDIDATES,
     };
     let outcome = comparison.run(&|| bar.inc(1));
     bar.finish_and_clear();
@@ -125,10 +125,10 @@ fn protected(collection: &Collection, rows: &RowBatch, cells: CellCount, took: D
          The server receives {} rows of integers, {}, under random names.\n",
         took.as_secs_f64(),
         split.width(),
-        split.public(),
-        split.private(),
+        split.prefix(),
+        split.residual(),
         grouped(rows.rows().len()),
-        bytes((rows.rows().len() * split.private() * 4) as f64),
+        bytes((rows.rows().len() * split.residual() * 4) as f64),
     )
 }
 
@@ -177,7 +177,7 @@ fn costs(outcome: &Outcome) -> String {
     type Phase = (&'static str, fn(&Timings) -> Duration);
     let phases: [Phase; 6] = [
         ("find candidates", |t| t.route),
-        ("rotate the query for each cell", |t| t.turn),
+        ("rotate the query for each cell", |t| t.rotate),
         ("encrypt", |t| t.encrypt),
         ("server", |t| t.server),
         ("decrypt and rank", |t| t.open),

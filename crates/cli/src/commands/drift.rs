@@ -4,13 +4,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use shard_client::{Balance, Figures, Upkeep};
+use shard_client::{Balance, Figures, ModelDrift};
 
 use crate::output::{self, Output, grouped, printable};
 
 /// Says what makes a refit due, if anything does, and how to do it.
-pub fn say_when_due(output: &Output<'_>, upkeep: &Upkeep, vault: &Path) -> Result<()> {
-    let reasons = upkeep.refit_due();
+pub fn say_when_due(output: &Output<'_>, drift: &ModelDrift, vault: &Path) -> Result<()> {
+    let reasons = drift.refit_due();
     for reason in &reasons {
         output.line(format!("refit due: {reason}"))?;
     }
@@ -22,22 +22,22 @@ pub fn say_when_due(output: &Output<'_>, upkeep: &Upkeep, vault: &Path) -> Resul
 }
 
 /// The reasons for a refit, for a program.
-pub fn reasons(upkeep: &Upkeep) -> Vec<String> {
-    upkeep.refit_due().iter().map(ToString::to_string).collect()
+pub fn reasons(drift: &ModelDrift) -> Vec<String> {
+    drift.refit_due().iter().map(ToString::to_string).collect()
 }
 
 /// The figures of the fit beside those of now, for a program.
-pub fn report(upkeep: &Upkeep) -> Value {
+pub fn report(drift: &ModelDrift) -> Value {
     json!({
-        "since_fit": upkeep.late(),
-        "fitted": upkeep.fitted(),
-        "now": upkeep.now(),
+        "since_fit": drift.late(),
+        "fitted": drift.fitted(),
+        "now": drift.now(),
     })
 }
 
 /// The figures of the fit beside those of now, for a person.
-pub fn table(upkeep: &Upkeep) -> String {
-    let (fitted, now) = (upkeep.fitted(), upkeep.now());
+pub fn table(drift: &ModelDrift) -> String {
+    let (fitted, now) = (drift.fitted(), drift.now());
     let percent = |part: f64| format!("{:.2} %", 100.0 * part);
     let row = |name: &str, figure: &dyn Fn(&Figures) -> String| {
         vec![name.to_owned(), figure(fitted), figure(now)]
@@ -55,5 +55,5 @@ pub fn table(upkeep: &Upkeep) -> String {
         row("cells in effect", &|figures| of_cells(figures, &|cells| percent(cells.effective))),
     ];
     let table = output::table(&["", "at the fit", "now"], &rows);
-    format!("since fit    {} documents came or changed\n{table}", grouped(upkeep.late()))
+    format!("since fit    {} documents came or changed\n{table}", grouped(drift.late()))
 }

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use shard_audit::foils::CANDIDATES;
+use shard_audit::baselines::CANDIDATES;
 use shard_audit::quality::SystemQuality;
-use shard_client::{Collection, Searcher, release, stored_vectors};
+use shard_client::{Collection, Searcher, published_rows, stored_vectors};
 
 use super::vectors;
 use crate::args::Eval;
@@ -24,17 +24,17 @@ pub fn run(arguments: &Eval, json: Option<&Path>) -> Result<()> {
     let qrels = read_qrels(&arguments.qrels)?;
     let vault = unlock::open(&arguments.vault)?;
     let collection = Collection::open(&vault)?;
-    let (vectors, rows) = (stored_vectors(&vault)?, release(&vault)?);
+    let (vectors, rows) = (stored_vectors(&vault)?, published_rows(&vault)?);
     let searcher = Searcher::new(Embedded::serving(rows.clone()));
     let candidates = arguments.candidates.unwrap_or(collection.model().candidates());
 
-    let foils = arguments.foil.as_ref().map_or(&[][..], |foils| &foils.0);
+    let baselines = arguments.baseline.as_ref().map_or(&[][..], |baselines| &baselines.0);
 
-    let bar = progress("searching", query_ids.len() * (1 + foils.len()));
+    let bar = progress("searching", query_ids.len() * (1 + baselines.len()));
     let comparison = Comparison {
         collection: &collection,
         vectors: &vectors,
-        release: &rows,
+        published: &rows,
         searcher: &searcher,
         queries: &queries,
         query_ids: &query_ids,
@@ -42,8 +42,8 @@ pub fn run(arguments: &Eval, json: Option<&Path>) -> Result<()> {
         candidates,
         objective: arguments.plan.objective(),
         layout: arguments.plan.layout(),
-        foils,
-        foil_candidates: arguments.candidates.unwrap_or(CANDIDATES),
+        baselines,
+        baseline_candidates: arguments.candidates.unwrap_or(CANDIDATES),
     };
     let outcome = comparison.run(&|| bar.inc(1));
     bar.finish_and_clear();
@@ -56,7 +56,7 @@ pub fn run(arguments: &Eval, json: Option<&Path>) -> Result<()> {
         "queries": query_ids.len() - outcome.left_out,
         "left_out": outcome.left_out,
         "candidates": candidates,
-        "d_pub": collection.model().split().public(),
+        "d_pub": collection.model().split().prefix(),
         "top10_identical": outcome.top10_identical,
         "top10_strict": outcome.top10_strict,
         "max_abs_error": outcome.max_abs_error,

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use rand::rand_core::UnwrapErr;
 use rand::rngs::SysRng;
 use serde_json::json;
-use shard_client::{Collection, Documents, ingest, synchronise, upkeep};
+use shard_client::{Collection, Documents, ingest, model_drift, synchronise};
 
 use super::{drift, publish_next, vectors};
 use crate::args::Ingest;
@@ -45,10 +45,10 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     let model = collection.model();
     if done.fitted {
         output.line(format!(
-            "fitted a model: {} dimensions, the first {} route, {} are turned",
+            "fitted a model: {} dimensions, the first {} route, {} are rotated",
             model.split().width(),
-            model.split().public(),
-            model.split().private(),
+            model.split().prefix(),
+            model.split().residual(),
         ))?;
         output.line(format!(
             "a shortlist of {} holds {:.2} % of the true top 10 of {} held-out {}",
@@ -71,18 +71,18 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     if !done.fitted {
         publish_next(&output, &arguments.vault.vault)?;
     }
-    let upkeep = upkeep(&vault)?;
-    drift::say_when_due(&output, &upkeep, &arguments.vault.vault)?;
+    let drift = model_drift(&vault)?;
+    drift::say_when_due(&output, &drift, &arguments.vault.vault)?;
     output.result(&json!({
         "added": done.added,
         "replaced": done.replaced,
         "deleted": done.deleted,
         "documents": collection.index().rows(),
         "fitted": done.fitted,
-        "d_pub": model.split().public(),
+        "d_pub": model.split().prefix(),
         "candidates": model.candidates(),
         "tuning": model.tuning(),
-        "refit_due": drift::reasons(&upkeep),
+        "refit_due": drift::reasons(&drift),
         "seconds": seconds,
     }))
 }

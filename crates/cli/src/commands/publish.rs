@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::json;
 use shard_client::remote::{PublishOptions, publish_with};
-use shard_client::{Collection, release};
+use shard_client::{Collection, published_rows};
 
 use crate::args::Publish;
 use crate::output::{Output, bytes, grouped, progress};
@@ -16,12 +16,12 @@ pub fn run(arguments: &Publish, json: Option<&Path>) -> Result<()> {
     let vault = unlock::open(&arguments.vault)?;
     vault.require_owner("be published")?;
     let collection = Collection::open(&vault)?;
-    let release = release(&vault)?;
+    let rows = published_rows(&vault)?;
     let server = arguments.server.connect()?;
     interrupt::watch();
-    let bar = progress("publishing", release.rows().len());
+    let bar = progress("publishing", rows.rows().len());
     let options = PublishOptions { replace: arguments.replace };
-    let done = publish_with(options, &collection, &release, &server, &remote::follow(&bar));
+    let done = publish_with(options, &collection, &rows, &server, &remote::follow(&bar));
     bar.finish_and_clear();
     let done = done?;
     output.line(format!(

@@ -42,7 +42,7 @@ pub fn run(arguments: &Refit, json: Option<&Path>) -> Result<()> {
         "fitted a model to {} documents: the first {} of {} dimensions route, a shortlist of {} \
          holds {:.2} % of the true top 10",
         grouped(done.documents),
-        model.split().public(),
+        model.split().prefix(),
         model.split().width(),
         model.candidates(),
         100.0 * model.tuning().held,
@@ -52,7 +52,7 @@ pub fn run(arguments: &Refit, json: Option<&Path>) -> Result<()> {
     output.result(&json!({
         "epoch": done.epoch.0,
         "documents": done.documents,
-        "d_pub": model.split().public(),
+        "d_pub": model.split().prefix(),
         "candidates": model.candidates(),
         "tuning": model.tuning(),
     }))

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use serde_json::json;
-use shard_audit::foils::{CANDIDATES, Foil};
+use shard_audit::baselines::{Baseline, CANDIDATES};
 use shard_client::{
     Answer, ClientError, Collection, Cost, SearchOptions, Searcher, Transport, stored_vectors,
 };
@@ -15,21 +15,21 @@ use shard_protocol::Leak;
 
 use super::vectors;
 use crate::args::Search;
+use crate::baselines;
 use crate::embedded::Embedded;
-use crate::foils;
 use crate::input::read_queries;
 use crate::output::{Output, bytes, printable, progress, table};
 use crate::{interrupt, remote, unlock};
 
-/// Decimals of a foil's scores, which state no error of their own.
-const FOIL_DECIMALS: usize = 6;
+/// Decimals of a baseline's scores, which state no error of their own.
+const BASELINE_DECIMALS: usize = 6;
 
 pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
-    if let (Some(foil), Some(_)) =
-        (arguments.foil.filter(|&foil| foil != Foil::Global), arguments.candidates)
+    if let (Some(baseline), Some(_)) =
+        (arguments.baseline.filter(|&baseline| baseline != Baseline::Global), arguments.candidates)
     {
         bail!(
-            "--candidates is for searches that make a shortlist, and the foil {foil} ranks all documents"
+            "--candidates is for searches that make a shortlist, and the baseline {baseline} ranks all documents"
         );
     }
     let output = Output::new(json);
@@ -37,12 +37,19 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
         .with_context(|| arguments.query.display().to_string())?;
     let vault = unlock::open(&arguments.vault)?;
     let collection = Collection::open(&vault)?;
-    if let Some(foil) = arguments.foil {
+    if let Some(baseline) = arguments.baseline {
         if arguments.server.is_some() {
-            bail!("a foil is searched in this process: leave out --server (or SHARD_SERVER)");
+            bail!("a baseline is searched in this process: leave out --server (or SHARD_SERVER)");
         }
         let vectors = stored_vectors(&vault)?;
-        return search_foil(foil, arguments, &collection, &vectors, (&ids, &queries), &output);
+        return search_baseline(
+            baseline,
+            arguments,
+            &collection,
+            &vectors,
+            (&ids, &queries),
+            &output,
+        );
     }
     let options = SearchOptions {
         top: arguments.top,
@@ -129,24 +136,24 @@ impl Batch<'_> {
     }
 }
 
-/// The same searches where the vectors are under a foil.
-fn search_foil(
-    foil: Foil,
+/// The same searches where the vectors are under a baseline.
+fn search_baseline(
+    baseline: Baseline,
     arguments: &Search,
     collection: &Collection,
     vectors: &VectorSet,
     (ids, queries): (&[String], &VectorSet),
     output: &Output<'_>,
 ) -> Result<()> {
-    let protected = foils::protect(foil, vectors)?;
+    let protected = baselines::protect(baseline, vectors)?;
     let candidates = arguments.candidates.unwrap_or(CANDIDATES);
     let mut results = Vec::with_capacity(ids.len());
     for (row, id) in ids.iter().enumerate() {
         let found = protected.search(queries.row(row), arguments.top, candidates)?;
-        print(output, ids, row, hits(collection, &found, FOIL_DECIMALS))?;
+        print(output, ids, row, hits(collection, &found, BASELINE_DECIMALS))?;
         results.push(json!({
             "query": id,
-            "foil": foil.to_string(),
+            "baseline": baseline.to_string(),
             "hits": named(collection, &found),
         }));
     }
@@ -205,10 +212,10 @@ fn explanation(answer: &Answer) -> String {
     }
     let mut lines = vec![
         format!(
-            "  time    {} = route {} + turn {} + encrypt {} + server {} + open {}",
+            "  time    {} = route {} + rotate {} + encrypt {} + server {} + open {}",
             ms(t.total()),
             ms(t.route),
-            ms(t.turn),
+            ms(t.rotate),
             ms(t.encrypt),
             ms(t.server),
             ms(t.open)

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::json;
 use shard_client::vault::VaultAccess;
-use shard_client::{CellCount, ClientError, Collection, upkeep, vault_settings};
+use shard_client::{CellCount, ClientError, Collection, model_drift, vault_settings};
 
 use super::drift;
 use crate::args::Status;
@@ -33,18 +33,18 @@ pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
         Err(error) => return Err(error.into()),
     };
     // A query vault does not know; everything is read before anything is printed.
-    let upkeep = match vault.access() {
-        VaultAccess::Owner => Some(upkeep(&vault)?),
+    let drift = match vault.access() {
+        VaultAccess::Owner => Some(model_drift(&vault)?),
         VaultAccess::Query => None,
     };
     let (model, index) = (collection.model(), collection.index());
     output.line(format!("documents    {}", grouped(index.rows())))?;
     output.line(format!("keys         {keys}, {:?}", settings.transform).to_lowercase())?;
     output.line(format!(
-        "dimensions   {}: {} route on the client, {} are turned and stored",
+        "dimensions   {}: {} route on the client, {} are rotated and stored",
         model.split().width(),
-        model.split().public(),
-        model.split().private()
+        model.split().prefix(),
+        model.split().residual()
     ))?;
     output.line(format!(
         "shortlist    {} ({:.2} % of the true top 10 of {} held-out {})",
@@ -54,12 +54,12 @@ pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
         if model.tuning().owners_queries { "queries" } else { "documents with noise" },
     ))?;
     output.line(format!("epoch        {}", model.epoch()))?;
-    match &upkeep {
-        Some(upkeep) => {
+    match &drift {
+        Some(drift) => {
             let code = if vault.has_recovery() { "there is one" } else { "none" };
             output.line(format!("recovery     {code}"))?;
-            output.line(drift::table(upkeep))?;
-            drift::say_when_due(&output, upkeep, &arguments.vault.vault)?;
+            output.line(drift::table(drift))?;
+            drift::say_when_due(&output, drift, &arguments.vault.vault)?;
         }
         None => output.line(format!(
             "access       a query vault of revision {}: it can be searched and no more",
@@ -77,14 +77,14 @@ pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
         output.line(line)?;
     }
     output.result(&json!({
-        "access": if upkeep.is_some() { "owner" } else { "query" },
+        "access": if drift.is_some() { "owner" } else { "query" },
         "revision": collection.revision(),
         "recovery": vault.has_recovery(),
-        "drift": upkeep.as_ref().map(drift::report),
-        "refit_due": upkeep.as_ref().map(drift::reasons),
+        "drift": drift.as_ref().map(drift::report),
+        "refit_due": drift.as_ref().map(drift::reasons),
         "documents": index.rows(),
         "width": model.split().width(),
-        "d_pub": model.split().public(),
+        "d_pub": model.split().prefix(),
         "candidates": model.candidates(),
         "epoch": model.epoch().0,
         "settings": settings,

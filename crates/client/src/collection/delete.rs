@@ -28,7 +28,7 @@ pub struct Deleted {
     pub documents: usize,
 }
 
-/// Deletes documents from index, vectors and release. Either all of them are gone afterwards or
+/// Deletes documents from index, vectors and published rows. Either all of them are gone afterwards or
 /// nothing has changed.
 ///
 /// # Errors

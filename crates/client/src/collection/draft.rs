@@ -8,18 +8,18 @@ use shard_protocol::{Leak, Row, RowBatch, RowHandle, declassify};
 use shard_rlwe::OperandBound;
 
 use super::ingest::Documents;
-use super::release::encode_vectors;
-use super::{Collection, release, stored_vectors, unusable, upkeep};
+use super::rows::encode_vectors;
+use super::{Collection, model_drift, published_rows, stored_vectors, unusable};
 use crate::canary::draw_canaries;
+use crate::drift::{ModelDrift, energies};
 use crate::error::ClientError;
 use crate::index::{Index, IndexedRow, Removal};
 use crate::keys::KeySchedule;
 use crate::model::Model;
 use crate::protect::{Protected, assign_handle, attempt_of, protect};
-use crate::upkeep::{Upkeep, energies};
 use crate::vault::{FileKind, Transaction, Vault};
 
-/// Model, index, rows, vectors and upkeep, which go together. What is kept by row is in the order
+/// Model, index, rows, vectors and drift, which go together. What is kept by row is in the order
 /// of the index, but for the rows for the server, which are known by their handles.
 pub(super) struct Draft {
     pub(super) model: Model,
@@ -28,7 +28,7 @@ pub(super) struct Draft {
     rows: Vec<Row>,
     width: usize,
     values: Vec<f32>,
-    upkeep: Upkeep,
+    drift: ModelDrift,
     /// Whether the model is not yet in the vault.
     new_model: bool,
 }
@@ -37,14 +37,14 @@ impl Draft {
     /// A collection as it is.
     pub(super) fn open(vault: &Vault) -> Result<Self, ClientError> {
         let Collection { model, index, keys, .. } = Collection::open(vault)?;
-        let rows = release(vault)?.into_rows();
+        let rows = published_rows(vault)?.into_rows();
         let (width, values) = (model.split().width(), stored_vectors(vault)?.into_values());
-        let upkeep = upkeep(vault)?;
-        if values.len() != index.rows() * width || upkeep.documents() != index.rows() {
+        let drift = model_drift(vault)?;
+        if values.len() != index.rows() * width || drift.documents() != index.rows() {
             let problem = "its rows are not those of the index".to_owned();
             return Err(unusable("vectors")(crate::PayloadError::Invalid(problem)));
         }
-        Ok(Self { model, index, keys, rows, width, values, upkeep, new_model: false })
+        Ok(Self { model, index, keys, rows, width, values, drift, new_model: false })
     }
 
     /// A collection of these documents under a model just fitted to them.
@@ -55,20 +55,20 @@ impl Draft {
         progress: &(dyn Fn(usize) + Sync),
     ) -> Result<Self, ClientError> {
         let mut draft = Self::protected(model, keys, documents, progress)?;
-        draft.upkeep = Upkeep::at_fit(&draft.model, &draft.index, documents.vectors)?;
+        draft.drift = ModelDrift::at_fit(&draft.model, &draft.index, documents.vectors)?;
         Ok(draft)
     }
 
     /// A collection of these documents under keys and names of its own: rows and canaries are made
-    /// anew, and what was recorded of the model's upkeep stays.
+    /// anew, and what was recorded of the model's drift stays.
     pub(super) fn rekeyed(
         model: Model,
         keys: KeySchedule,
         documents: &Documents<'_>,
-        upkeep: Upkeep,
+        drift: ModelDrift,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Result<Self, ClientError> {
-        Ok(Self { upkeep, ..Self::protected(model, keys, documents, progress)? })
+        Ok(Self { drift, ..Self::protected(model, keys, documents, progress)? })
     }
 
     fn protected(
@@ -78,11 +78,11 @@ impl Draft {
         progress: &(dyn Fn(usize) + Sync),
     ) -> Result<Self, ClientError> {
         let mut draft = Self {
-            index: Index::empty(model.split().public()),
+            index: Index::empty(model.split().prefix()),
             rows: Vec::new(),
             width: documents.vectors.width(),
             values: Vec::new(),
-            upkeep: Upkeep::default(),
+            drift: ModelDrift::default(),
             new_model: true,
             model,
             keys,
@@ -106,7 +106,7 @@ impl Draft {
         let places = self.put(documents, progress)?;
         let energies = energies(&self.model, documents.vectors);
         let came = places.iter().zip(energies).filter(|(place, _)| place.is_changed);
-        self.upkeep.record(self.index.rows(), came.map(|(place, energy)| (place.row, energy)));
+        self.drift.record(self.index.rows(), came.map(|(place, energy)| (place.row, energy)));
         Ok(documents.ids.len() - places.iter().filter(|place| place.is_new).count())
     }
 
@@ -159,7 +159,7 @@ impl Draft {
         existing: &[Option<u32>],
         protected: &Protected,
     ) -> Vec<Place> {
-        let width = self.model.split().public();
+        let width = self.model.split().prefix();
         let lengths = documents.vectors.norms();
         let mut places = Vec::with_capacity(documents.ids.len());
         for (at, id) in documents.ids.iter().enumerate() {
@@ -199,16 +199,16 @@ impl Draft {
         }
         let removal = Removal::new(self.index.rows(), rows);
         removal.apply(&mut self.values, self.width);
-        self.upkeep.remove(&removal);
+        self.drift.remove(&removal);
         self.index.remove(rows);
         self.rows.retain(|row| !gone.contains(&row.handle));
     }
 
-    /// After rows were put or removed: brings the cells and the upkeep up to date.
+    /// After rows were put or removed: brings the cells and the drift up to date.
     pub(super) fn settle(&mut self) -> Result<(), ClientError> {
         self.rebuild_lists()?;
         let vectors = VectorSet::new(self.width, std::mem::take(&mut self.values))?;
-        let measured = self.upkeep.measure(&self.model, &self.index, &vectors);
+        let measured = self.drift.measure(&self.model, &self.index, &vectors);
         self.values = vectors.into_values();
         measured
     }
@@ -227,16 +227,16 @@ impl Draft {
         let vectors = VectorSet::new(self.width, self.values)?;
         let batch = RowBatch::new(
             declassify(self.model.epoch(), Leak::CollectionShape),
-            declassify(self.model.split().private(), Leak::CollectionShape),
+            declassify(self.model.split().residual(), Leak::CollectionShape),
             declassify(self.rows, Leak::StoredRows),
         );
         if self.new_model {
             transaction.write(FileKind::Model, &self.model.encode(), rng)?;
         }
         transaction.write(FileKind::Index, &self.index.encode(), rng)?;
-        transaction.write(FileKind::Upkeep, &self.upkeep.encode(), rng)?;
+        transaction.write(FileKind::ModelDrift, &self.drift.encode(), rng)?;
         transaction.write(FileKind::Vectors, &encode_vectors(&vectors), rng)?;
-        transaction.write(FileKind::Release, &batch.encode(), rng)?;
+        transaction.write(FileKind::PublishedRows, &batch.encode(), rng)?;
         Ok(transaction.commit(rng)?)
     }
 }

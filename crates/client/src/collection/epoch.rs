@@ -1,6 +1,6 @@
 //! New epochs: every row under another key and another name.
 //!
-//! Both ways replace the release as a whole. The server goes from the old epoch to the new one when
+//! Both ways replace the published rows as a whole. The server goes from the old epoch to the new one when
 //! the new one is published; until then it holds rows that this vault can no longer search.
 
 use rand_core::CryptoRng;
@@ -9,7 +9,7 @@ use shard_protocol::Epoch;
 
 use super::draft::Draft;
 use super::ingest::Documents;
-use super::{Collection, stored_vectors, upkeep, vault_settings};
+use super::{Collection, model_drift, stored_vectors, vault_settings};
 use crate::error::ClientError;
 use crate::keys::{KeySchedule, SaltedEpoch};
 use crate::model::Model;
@@ -70,7 +70,8 @@ pub fn rekey(
     let Collection { model, index, .. } = before;
     let documents = Documents { ids: index.ids(), vectors: &vectors, sample_queries: None };
     let keys = KeySchedule::new(vault.master()?, &epoch);
-    let draft = Draft::rekeyed(model.in_epoch(epoch), keys, &documents, upkeep(vault)?, progress)?;
+    let draft =
+        Draft::rekeyed(model.in_epoch(epoch), keys, &documents, model_drift(vault)?, progress)?;
     draft.commit(transaction, rng)?;
     Ok(NewEpoch { epoch: epoch.epoch, documents: vectors.rows() })
 }

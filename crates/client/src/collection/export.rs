@@ -2,7 +2,7 @@
 //!
 //! It holds the secret of the present epoch in place of the master secret, a data key of its own,
 //! settings, model and index; no vectors and no rows. Whoever has it can do what searching takes:
-//! route, turn queries, name rows, read ids and prefixes. It cannot make the keys of another epoch,
+//! route, rotate queries, name rows, read ids and prefixes. It cannot make the keys of another epoch,
 //! so the next [`rekey`](crate::rekey) or [`refit`](crate::refit) revokes it.
 
 use std::path::Path;

@@ -50,7 +50,7 @@ enum Others {
 }
 
 /// Adds documents, or replaces those whose id is known. The first ingest fits the model; later ones
-/// record how far the documents move away from it ([`upkeep`](crate::upkeep())). Either all of it is
+/// record how far the documents move away from it ([`drift`](crate::model_drift())). Either all of it is
 /// in the vault afterwards or nothing has changed.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ mod draft;
 mod epoch;
 mod export;
 mod ingest;
-mod release;
+mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -18,20 +18,20 @@ use std::path::Path;
 use rand_core::CryptoRng;
 use shard_protocol::Epoch;
 
+use crate::drift::ModelDrift;
 use crate::error::ClientError;
 use crate::index::Index;
 use crate::keys::{KeySchedule, VaultId, vault_id};
 use crate::model::Model;
 use crate::payload::PayloadError;
 use crate::settings::Settings;
-use crate::upkeep::Upkeep;
 use crate::vault::{EpochSecret, FileKind, KdfCost, Unlock, Vault, VaultAccess};
 
 pub use delete::{Deleted, MissingIds, delete_documents};
 pub use epoch::{NewEpoch, refit, rekey};
 pub use export::export_query_vault;
 pub use ingest::{Documents, Ingested, ingest, synchronise};
-pub use release::{release, stored_vectors};
+pub use rows::{published_rows, stored_vectors};
 
 use export::Origin;
 
@@ -73,12 +73,12 @@ pub fn vault_settings(vault: &Vault) -> Result<Settings, ClientError> {
 ///
 /// # Errors
 /// When the vault is empty, or a query vault, which does not know.
-pub fn upkeep(vault: &Vault) -> Result<Upkeep, ClientError> {
+pub fn model_drift(vault: &Vault) -> Result<ModelDrift, ClientError> {
     vault.require_owner("say whether a refit is due")?;
-    if !vault.contains(FileKind::Upkeep) {
+    if !vault.contains(FileKind::ModelDrift) {
         return Err(ClientError::Empty);
     }
-    Upkeep::decode(&vault.read(FileKind::Upkeep)?).map_err(unusable("upkeep"))
+    ModelDrift::decode(&vault.read(FileKind::ModelDrift)?).map_err(unusable("upkeep"))
 }
 
 fn unusable(file: &'static str) -> impl Fn(PayloadError) -> ClientError {
@@ -96,7 +96,7 @@ impl Collection {
         }
         let model = Model::decode(&vault.read(FileKind::Model)?).map_err(unusable("model"))?;
         let count = model.cells().map(|cells| cells.count());
-        let index = Index::decode(&vault.read(FileKind::Index)?, model.split().public(), count)
+        let index = Index::decode(&vault.read(FileKind::Index)?, model.split().prefix(), count)
             .map_err(unusable("index"))?;
         let (keys, revision, id) = match vault.epoch_secret() {
             None => {

@@ -25,7 +25,7 @@ fn fingerprint(values: &[f64]) -> u64 {
 }
 
 fn row() -> Row {
-    Row { cell: CellTag(3), handle: RowHandle(5), coordinates: vec![1, -2, i32::MAX] }
+    Row { cell: CellHandle(3), handle: RowHandle(5), coordinates: vec![1, -2, i32::MAX] }
 }
 
 /// Master secret of 32 bytes 7, epoch 1, salt of 32 bytes 9, width 288, the image of `x_i = 1 / (i + 1)`. These
@@ -41,7 +41,7 @@ fn golden_keys_and_names_do_not_change() {
             fingerprint(&image(&orthogonal)),
             fingerprint(&image(&structured)),
             keys.row_handle("doc-1", 0).0,
-            keys.cell_tag(KeyOwner::Cell(3)).0,
+            keys.cell_handle(KeyOwner::Cell(3)).0,
         ],
         [
             8_323_247_522_518_280_580,
@@ -51,7 +51,7 @@ fn golden_keys_and_names_do_not_change() {
         ]
     );
     assert_eq!(
-        u128::from_le_bytes(keys.content_tag(&row())),
+        u128::from_le_bytes(keys.row_mac(&row())),
         100_428_756_987_453_789_489_206_829_064_994_103_306
     );
     let id = vault_id(&MasterSecret::from_bytes(&[7; 32]));
@@ -98,16 +98,16 @@ fn an_epochs_secret_gives_the_schedule_of_that_epoch() {
 #[test]
 fn equal_rows_have_equal_tags_within_an_epoch_and_others_across_epochs() {
     let keys = schedule(EPOCH);
-    let tag = keys.content_tag(&row());
-    assert_eq!(tag, schedule(EPOCH).content_tag(&row()));
-    assert_ne!(tag, schedule(epoch(2)).content_tag(&row()));
+    let tag = keys.row_mac(&row());
+    assert_eq!(tag, schedule(EPOCH).row_mac(&row()));
+    assert_ne!(tag, schedule(epoch(2)).row_mac(&row()));
     for other in [
-        Row { cell: CellTag(4), ..row() },
+        Row { cell: CellHandle(4), ..row() },
         Row { handle: RowHandle(6), ..row() },
         Row { coordinates: vec![1, -2, i32::MIN], ..row() },
         Row { coordinates: vec![1, -2], ..row() },
     ] {
-        assert_ne!(tag, keys.content_tag(&other));
+        assert_ne!(tag, keys.row_mac(&other));
     }
 }
 
@@ -120,7 +120,7 @@ fn a_content_tag_is_a_truncated_hmac() {
     hmac.update(&row.cell.0.to_le_bytes());
     hmac.update(&row.handle.0.to_le_bytes());
     row.coordinates.iter().for_each(|z| hmac.update(&z.to_le_bytes()));
-    assert_eq!(keys.content_tag(&row), hmac.finalize().into_bytes()[..CONTENT_TAG_BYTES]);
+    assert_eq!(keys.row_mac(&row), hmac.finalize().into_bytes()[..ROW_MAC_BYTES]);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //!
 //! The head is not sealed: it says no more than the blobs' own names and lengths, and hashes of
 //! bytes that the server has. Nor does it vouch for anything. That is done by what is inside: every
-//! file but the release is sealed, and the sealed manifest has the checksum of each, so a server
+//! file but the published rows is sealed, and the sealed manifest has the checksum of each, so a server
 //! that changes a byte is found out when the vault is opened. What it can do is to give an older
 //! backup for the latest, or none.
 //!

@@ -192,7 +192,7 @@ impl Transport for Remote {
     /// The shortest time over the link as it has shown itself. On this machine there is none.
     fn objective(&self) -> Objective {
         match self.link.address.is_loopback() {
-            true => Objective::Latency,
+            true => Objective::Compute,
             false => self.link.pace.objective(|| self.round_trip()),
         }
     }
@@ -247,7 +247,7 @@ fn operation(kind: MessageKind) -> Option<&'static str> {
         MessageKind::RerankRequest | MessageKind::SlotsRequest => "rerank",
         MessageKind::OpenSession | MessageKind::OpenSlotsSession => "sessions",
         MessageKind::PublishRows => "rows",
-        MessageKind::ListTags => "tags",
+        MessageKind::ListMacs => "tags",
         MessageKind::DeleteRows => "delete",
         MessageKind::ActivateEpoch => "activate",
         MessageKind::Describe => "describe",
@@ -260,7 +260,7 @@ fn operation(kind: MessageKind) -> Option<&'static str> {
         | MessageKind::SlotsResponse
         | MessageKind::Refusal
         | MessageKind::Accepted
-        | MessageKind::RowTags
+        | MessageKind::RowMacs
         | MessageKind::CollectionState
         | MessageKind::Blob
         | MessageKind::BlobList => return None,

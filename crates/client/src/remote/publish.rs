@@ -14,8 +14,8 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 use shard_protocol::{
-    ActivateEpoch, CollectionState, ContentTag, DecodeError, DeleteRows, Disclosed, Epoch, Leak,
-    Limits, ListTags, MessageKind, PublishRows, Revision, RowBatch, RowHandle, RowTags, declassify,
+    ActivateEpoch, CollectionState, DecodeError, DeleteRows, Disclosed, Epoch, Leak, Limits,
+    ListMacs, MessageKind, PublishRows, Revision, RowBatch, RowHandle, RowMac, RowMacs, declassify,
 };
 use subtle::ConstantTimeEq;
 
@@ -80,11 +80,11 @@ pub fn describe(transport: &dyn Transport) -> Result<CollectionState, ClientErro
 /// then stays sent, and the next publish goes on from there.
 pub fn publish(
     collection: &Collection,
-    release: &RowBatch,
+    published: &RowBatch,
     transport: &dyn Transport,
     watch: &Watch<'_>,
 ) -> Result<Published, ClientError> {
-    publish_with(PublishOptions::default(), collection, release, transport, watch)
+    publish_with(PublishOptions::default(), collection, published, transport, watch)
 }
 
 /// [`publish`], as the options say.
@@ -95,12 +95,12 @@ pub fn publish(
 pub fn publish_with(
     options: PublishOptions,
     collection: &Collection,
-    release: &RowBatch,
+    published: &RowBatch,
     transport: &dyn Transport,
     watch: &Watch<'_>,
 ) -> Result<Published, ClientError> {
     let id = collection.vault_id().ok_or(ClientError::SearchOnly)?;
-    let (epoch, revision) = (release.epoch(), vault_revision(collection));
+    let (epoch, revision) = (published.epoch(), vault_revision(collection));
     let state = describe(transport)?;
     // Whose the collection is comes first: a later revision of another vault is no later state.
     let current = refuse_if_outdated(&state, epoch, revision);
@@ -111,15 +111,12 @@ pub fn publish_with(
         claim(id, false, transport)?;
         current?;
     }
-    let tags: Vec<ContentTag> = release
-        .rows()
-        .par_iter()
-        .map(|row| ContentTag(collection.keys().content_tag(row)))
-        .collect();
-    let changes = Changes::find(release, &tags, transport)?;
+    let tags: Vec<RowMac> =
+        published.rows().par_iter().map(|row| RowMac(collection.keys().row_mac(row))).collect();
+    let changes = Changes::find(published, &tags, transport)?;
 
     let transfer = Transfer {
-        release,
+        published,
         tags: &tags,
         revision,
         transport,
@@ -142,7 +139,7 @@ pub fn publish_with(
     Ok(Published {
         uploaded,
         deleted: changes.gone.len(),
-        unchanged: release.rows().len() - uploaded,
+        unchanged: published.rows().len() - uploaded,
         bytes: transfer.into_bytes(),
         epoch,
         activated,
@@ -168,7 +165,7 @@ fn refuse_if_outdated(
     Err(ClientError::Outdated { reason })
 }
 
-/// Where the server differs from the vault; rows by their place in the release.
+/// Where the server differs from the vault; rows by their place in the published rows.
 #[derive(Default)]
 struct Changes {
     new: Vec<usize>,
@@ -183,21 +180,21 @@ impl Changes {
 
     /// Goes through the server's tags and the vault's side by side: both are in handle order.
     fn find(
-        release: &RowBatch,
-        tags: &[ContentTag],
+        published: &RowBatch,
+        tags: &[RowMac],
         transport: &dyn Transport,
     ) -> Result<Self, ClientError> {
         let limits = Limits::default();
         let mut changes = Self::default();
-        let mut rows = release.rows().iter().zip(tags).enumerate().peekable();
+        let mut rows = published.rows().iter().zip(tags).enumerate().peekable();
         let mut after: Option<RowHandle> = None;
         loop {
-            let page = ListTags::new(
-                declassify(release.epoch(), Leak::CollectionShape),
+            let page = ListMacs::new(
+                declassify(published.epoch(), Leak::CollectionShape),
                 after.map(|handle| declassify(handle, Leak::StoredRows)),
             );
             let answer = exchange(transport, page.encode(), &limits)?;
-            let page = RowTags::decode(&answer, &limits)?;
+            let page = RowMacs::decode(&answer, &limits)?;
             // Within a page the decoder has seen to it; a page that goes back would never end.
             if page.tags.first().is_some_and(|(first, _)| after.is_some_and(|last| *first <= last))
             {
@@ -232,8 +229,8 @@ impl Changes {
 
 /// What all messages of a publish share.
 struct Transfer<'a> {
-    release: &'a RowBatch,
-    tags: &'a [ContentTag],
+    published: &'a RowBatch,
+    tags: &'a [RowMac],
     revision: Revision,
     transport: &'a dyn Transport,
     watch: &'a Watch<'a>,
@@ -251,7 +248,7 @@ impl Transfer<'_> {
     }
 
     fn epoch(&self) -> Disclosed<Epoch> {
-        declassify(self.release.epoch(), Leak::CollectionShape)
+        declassify(self.published.epoch(), Leak::CollectionShape)
     }
 
     fn into_bytes(self) -> u64 {
@@ -271,7 +268,7 @@ impl Transfer<'_> {
 
     /// Sends rows in batches, several at a time. After a failure nothing more is begun.
     fn upload(&self, rows: &[usize]) -> Result<(), ClientError> {
-        let row_bytes = 4 * self.release.width() + 32;
+        let row_bytes = 4 * self.published.width() + 32;
         let batches: VecDeque<&[usize]> =
             rows.chunks((BATCH_BYTES / row_bytes).clamp(1, ROWS_AT_ONCE)).collect();
         let workers = IN_FLIGHT.min(batches.len());
@@ -300,9 +297,9 @@ impl Transfer<'_> {
     fn send_rows(&self, rows: &[usize]) -> Result<(), ClientError> {
         let batch = RowBatch::new(
             self.epoch(),
-            declassify(self.release.width(), Leak::CollectionShape),
+            declassify(self.published.width(), Leak::CollectionShape),
             declassify(
-                rows.iter().map(|&at| self.release.rows()[at].clone()).collect(),
+                rows.iter().map(|&at| self.published.rows()[at].clone()).collect(),
                 Leak::StoredRows,
             ),
         );

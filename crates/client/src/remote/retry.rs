@@ -117,7 +117,7 @@ fn is_idempotent(kind: MessageKind) -> bool {
         MessageKind::RerankRequest
         | MessageKind::SlotsRequest
         | MessageKind::Describe
-        | MessageKind::ListTags
+        | MessageKind::ListMacs
         | MessageKind::FetchBlob
         | MessageKind::ListBlobs
         | MessageKind::OpenSession
@@ -132,7 +132,7 @@ fn is_idempotent(kind: MessageKind) -> bool {
         | MessageKind::SlotsResponse
         | MessageKind::Refusal
         | MessageKind::Accepted
-        | MessageKind::RowTags
+        | MessageKind::RowMacs
         | MessageKind::CollectionState
         | MessageKind::Blob
         | MessageKind::BlobList => false,

@@ -11,7 +11,7 @@ pub struct Timings {
     /// Finding the shortlist.
     pub route: Duration,
     /// Turning the query by the key of every active cell.
-    pub turn: Duration,
+    pub rotate: Duration,
     /// Planning, scaling, encrypting and encoding.
     pub encrypt: Duration,
     /// From handing the request over to holding the answer.
@@ -23,7 +23,7 @@ pub struct Timings {
 impl Timings {
     /// The whole search.
     pub fn total(&self) -> Duration {
-        self.route + self.turn + self.encrypt + self.server + self.open
+        self.route + self.rotate + self.encrypt + self.server + self.open
     }
 }
 

@@ -1,10 +1,10 @@
-//! A query's journey: route, turn, plan, encrypt, ask, open, check, rank.
+//! A query's journey: route, rotate, plan, encrypt, ask, open, check, rank.
 
 mod answer;
 mod many;
 mod options;
 mod rank;
-mod turn;
+mod rotate;
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use shard_rlwe::{OPERAND_BITS, Plan, ScoreScale, Workload, plan};
 pub use self::answer::{Answer, Cost, Timings};
 pub use self::options::{LayoutChoice, SearchOptions};
 use self::rank::grid;
-use self::turn::{ActiveCell, Member, Turned};
+use self::rotate::{ActiveCell, Member, RotatedQuery};
 use crate::collection::Collection;
 use crate::error::ClientError;
 use crate::session::{Outgoing, Sessions};
@@ -85,30 +85,30 @@ impl<T: Transport> Searcher<T> {
         query: &[f32],
         options: &SearchOptions,
     ) -> Result<Answer, ClientError> {
-        let turned = collection.turn(query, options, options.canaries)?;
+        let rotated = collection.rotate(query, options, options.canaries)?;
         let handles = |cell: &ActiveCell| cell.members.iter().map(|(handle, _)| *handle).collect();
-        let tags = turned.cells.iter().map(|cell| cell.tag).collect();
+        let tags = rotated.cells.iter().map(|cell| cell.tag).collect();
         let named = Candidates::new(
             declassify(tags, Leak::ActiveCells),
-            declassify(turned.cells.iter().map(handles).collect(), Leak::CandidateHandles),
+            declassify(rotated.cells.iter().map(handles).collect(), Leak::CandidateHandles),
         )?;
         let scored = match &options.layout {
-            LayoutChoice::Coefficients => self.score(collection, &turned, &named, options)?,
+            LayoutChoice::Coefficients => self.score(collection, &rotated, &named, options)?,
             LayoutChoice::Slots { parameters, cells } => {
-                let width = collection.model().split().private();
+                let width = collection.model().split().residual();
                 let layout = SlotsLayout::new(parameters.clone(), width, *cells)?;
-                self.score_in_slots(collection, &turned, &named, &layout, options)?
+                self.score_in_slots(collection, &rotated, &named, &layout, options)?
             }
         };
 
         let start = Instant::now();
-        let error_bound = scored.error_bound + collection.prefix_rounding(&turned.prefix);
+        let error_bound = scored.error_bound + collection.prefix_rounding(&rotated.prefix);
         let precision = grid(error_bound);
         let hits =
-            collection.rank(&turned, &scored.scores, scored.with_prefix, precision, options.top);
+            collection.rank(&rotated, &scored.scores, scored.with_prefix, precision, options.top);
         let ranked = start.elapsed();
 
-        let canaries = turned.members().filter(|m| matches!(m, Member::Canary(_))).count();
+        let canaries = rotated.members().filter(|m| matches!(m, Member::Canary(_))).count();
         Ok(Answer {
             hits,
             precision,
@@ -119,13 +119,13 @@ impl<T: Transport> Searcher<T> {
                 bytes_once: scored.bytes_once,
                 candidates: scored.scores.len() - canaries,
                 canaries,
-                active_cells: turned.cells.len(),
+                active_cells: rotated.cells.len(),
                 query_ciphertexts: scored.query_ciphertexts,
                 response_ciphertexts: scored.response_ciphertexts,
                 plan: scored.plan,
                 timings: Timings {
-                    route: turned.route,
-                    turn: turned.turn,
+                    route: rotated.route,
+                    rotate: rotated.rotate,
                     encrypt: scored.encrypt,
                     server: scored.server,
                     open: scored.open + ranked,
@@ -138,22 +138,22 @@ impl<T: Transport> Searcher<T> {
     fn score(
         &self,
         collection: &Collection,
-        turned: &Turned,
+        rotated: &RotatedQuery,
         named: &Candidates,
         options: &SearchOptions,
     ) -> Result<Scored, ClientError> {
         let start = Instant::now();
         let model = collection.model();
-        let groups: Vec<usize> = turned.cells.iter().map(|cell| cell.members.len()).collect();
-        let width = model.split().private();
+        let groups: Vec<usize> = rotated.cells.iter().map(|cell| cell.members.len()).collect();
+        let width = model.split().residual();
         let objective = options.objective.unwrap_or_else(|| self.transport.objective());
         let plan = plan(
             &Workload {
                 width,
                 groups: &groups,
                 operands: model.operand_scale(),
-                bound: turned.bound,
-                precision: options.precision * turned.longest,
+                bound: rotated.bound,
+                precision: options.precision * rotated.longest,
                 keys: self.sessions.held(),
                 merging: objective.merges(),
                 session_requests: options.session_requests,
@@ -163,19 +163,19 @@ impl<T: Transport> Searcher<T> {
         let scale = ScoreScale::for_query(
             &plan.parameters,
             &plan.layout,
-            // Every cell turns the same residual, so all have the norm of the first.
-            &turned.queries[..width],
+            // Every cell rotates the same residual, so all have the norm of the first.
+            &rotated.queries[..width],
             model.operand_scale(),
-            turned.bound,
+            rotated.bound,
             groups.iter().sum(),
         );
-        let encoded = plan.layout.encode_queries(&turned.queries, scale.query());
+        let encoded = plan.layout.encode_queries(&rotated.queries, scale.query());
         let planned = start.elapsed();
         let scores = |opened: &[i64]| -> Vec<f64> {
             opened.iter().map(|&value| scale.to_score(value)).collect()
         };
         let verify = |opened: &[i64]| {
-            collection.check_canaries(turned, &scores(opened), false, scale.error_bound())
+            collection.check_canaries(rotated, &scores(opened), false, scale.error_bound())
         };
         let exchanged = self.sessions.exchange(
             &self.transport,
@@ -193,7 +193,7 @@ impl<T: Transport> Searcher<T> {
             scores: scores(&exchanged.opened),
             with_prefix: false,
             error_bound: scale.error_bound(),
-            query_ciphertexts: plan.layout.ciphertexts(turned.cells.len()),
+            query_ciphertexts: plan.layout.ciphertexts(rotated.cells.len()),
             plan: Some(plan),
             response_ciphertexts: exchanged.responses,
             bytes_up: exchanged.bytes_up,
@@ -210,33 +210,33 @@ impl<T: Transport> Searcher<T> {
     fn score_in_slots(
         &self,
         collection: &Collection,
-        turned: &Turned,
+        rotated: &RotatedQuery,
         named: &Candidates,
         layout: &SlotsLayout,
         options: &SearchOptions,
     ) -> Result<Scored, ClientError> {
         let model = collection.model();
         let unit = 2_f64.powi(OPERAND_BITS - model.operand_scale().exponent());
-        let sizes = turned.cells.iter().map(|cell| cell.members.len());
+        let sizes = rotated.cells.iter().map(|cell| cell.members.len());
         let cells: Vec<usize> =
             sizes.enumerate().flat_map(|(at, size)| std::iter::repeat_n(at, size)).collect();
         let prefix_scores: Vec<f64> =
-            turned.prefix_scores.iter().map(|prefix| prefix / unit).collect();
-        let query = &turned.queries[..layout.width()];
+            rotated.prefix_scores.iter().map(|prefix| prefix / unit).collect();
+        let query = &rotated.queries[..layout.width()];
         let query_norm = query.iter().map(|t| t * t).sum::<f64>().sqrt();
-        let operand_norm = turned.bound.norm() * 2_f64.powi(-OPERAND_BITS);
+        let operand_norm = rotated.bound.norm() * 2_f64.powi(-OPERAND_BITS);
         let noise = SlotsNoise::new(layout.parameters());
         let error_bound = unit * noise.error_bound(query_norm, operand_norm, layout.span());
         let scores =
             |opened: &[f64]| -> Vec<f64> { opened.iter().map(|score| score * unit).collect() };
         let verify =
-            |opened: &[f64]| collection.check_canaries(turned, &scores(opened), true, error_bound);
+            |opened: &[f64]| collection.check_canaries(rotated, &scores(opened), true, error_bound);
         let exchanged = self.slots_sessions.exchange(
             &self.transport,
             &SlotsOutgoing {
                 epoch: model.epoch(),
                 layout,
-                queries: &turned.queries,
+                queries: &rotated.queries,
                 candidates: named,
                 cells: &cells,
                 prefix_scores: &prefix_scores,
@@ -250,7 +250,7 @@ impl<T: Transport> Searcher<T> {
             with_prefix: true,
             error_bound,
             plan: None,
-            query_ciphertexts: layout.query_ciphertexts(turned.cells.len()),
+            query_ciphertexts: layout.query_ciphertexts(rotated.cells.len()),
             response_ciphertexts: exchanged.responses,
             bytes_up: exchanged.bytes_up,
             bytes_down: exchanged.bytes_down,

@@ -30,7 +30,7 @@ pub struct SearchOptions {
     /// How vectors lie in ciphertexts.
     pub layout: LayoutChoice,
     /// What the plan is to be good at; when `None`, the shortest time over the link as it has
-    /// shown itself, and the least computing where there is no link. With `Latency` every request
+    /// shown itself, and the least computing where there is no link. With `Compute` every request
     /// has a secret of its own; the others may merge responses under a secret that serves a
     /// session, which rests on circular security besides RLWE.
     pub objective: Option<Objective>,

@@ -4,7 +4,7 @@ use shard_geometry::{Ranked, top_k};
 use shard_protocol::RowBatch;
 
 use super::options::SearchOptions;
-use super::turn::{Member, Turned};
+use super::rotate::{Member, RotatedQuery};
 use crate::collection::Collection;
 use crate::error::ClientError;
 
@@ -13,39 +13,39 @@ impl Collection {
     /// encrypted one is compared with.
     pub fn search_in_the_clear(
         &self,
-        release: &RowBatch,
+        rows: &RowBatch,
         query: &[f32],
         options: &SearchOptions,
     ) -> Result<Vec<Ranked>, ClientError> {
-        let turned = self.turn(query, options, 0)?;
-        let width = self.model().split().private();
+        let rotated = self.rotate(query, options, 0)?;
+        let width = self.model().split().residual();
         let unit = 2_f64.powi(-self.model().operand_scale().exponent());
         let mut scores = Vec::new();
-        for (cell, query) in turned.cells.iter().zip(turned.queries.chunks_exact(width)) {
+        for (cell, query) in rotated.cells.iter().zip(rotated.queries.chunks_exact(width)) {
             for (handle, _) in &cell.members {
-                let at = release
+                let at = rows
                     .rows()
                     .binary_search_by_key(handle, |row| row.handle)
                     .map_err(|_| ClientError::MissingRow(*handle))?;
-                let stored = &release.rows()[at].coordinates;
+                let stored = &rows.rows()[at].coordinates;
                 let product: f64 = query.iter().zip(stored).map(|(t, z)| t * f64::from(*z)).sum();
                 scores.push(product * unit);
             }
         }
-        Ok(self.rank(&turned, &scores, false, 0.0, options.top))
+        Ok(self.rank(&rotated, &scores, false, 0.0, options.top))
     }
 
     /// Holds the scores of canaries against what they must be.
     pub(super) fn check_canaries(
         &self,
-        turned: &Turned,
+        rotated: &RotatedQuery,
         scores: &[f64],
         with_prefix: bool,
         error_bound: f64,
     ) -> Result<(), ClientError> {
-        let width = self.model().split().private();
-        let queries = turned.queries.chunks_exact(width);
-        let expected = turned.cells.iter().zip(queries).flat_map(|(cell, query)| {
+        let width = self.model().split().residual();
+        let queries = rotated.queries.chunks_exact(width);
+        let expected = rotated.cells.iter().zip(queries).flat_map(|(cell, query)| {
             cell.members.iter().map(move |(_, member)| match member {
                 Member::Document(_) => None,
                 Member::Canary(number) => {
@@ -56,7 +56,8 @@ impl Collection {
         });
         let mut checked = 0;
         let mut wrong = 0;
-        for ((score, expected), prefix) in scores.iter().zip(expected).zip(&*turned.prefix_scores) {
+        for ((score, expected), prefix) in scores.iter().zip(expected).zip(&*rotated.prefix_scores)
+        {
             let Some(expected) = expected else { continue };
             let expected = expected + if with_prefix { *prefix } else { 0.0 };
             checked += 1;
@@ -71,18 +72,18 @@ impl Collection {
     /// `<u_q, u_i> + <r_q, r_i> + q . mu = q . x_i`, rounded to the grid, best first.
     pub(super) fn rank(
         &self,
-        turned: &Turned,
+        rotated: &RotatedQuery,
         scores: &[f64],
         with_prefix: bool,
         grid: f64,
         top: usize,
     ) -> Vec<Ranked> {
-        let prefixes = turned.prefix_scores.iter();
+        let prefixes = rotated.prefix_scores.iter();
         let scored =
-            turned.members().zip(scores).zip(prefixes).filter_map(|((member, score), prefix)| {
+            rotated.members().zip(scores).zip(prefixes).filter_map(|((member, score), prefix)| {
                 let Member::Document(row) = member else { return None };
                 let prefix = if with_prefix { 0.0 } else { *prefix };
-                let score = prefix + score + turned.offset;
+                let score = prefix + score + rotated.offset;
                 Some((row, if grid > 0.0 { (score / grid).round() * grid } else { score }))
             });
         top_k(scored, top)

@@ -17,9 +17,9 @@ pub enum FileKind {
     Vectors,
     /// What a server would hold. Not secret, so stored in the clear, but still covered by the
     /// manifest's authentication.
-    Release,
+    PublishedRows,
     /// How the documents have moved away from the model since it was fitted.
-    Upkeep,
+    ModelDrift,
     /// Of which state of its owner's vault a query vault is a copy.
     Origin,
 }
@@ -31,8 +31,8 @@ impl FileKind {
         Self::Model,
         Self::Index,
         Self::Vectors,
-        Self::Release,
-        Self::Upkeep,
+        Self::PublishedRows,
+        Self::ModelDrift,
         Self::Origin,
     ];
 
@@ -43,15 +43,15 @@ impl FileKind {
             Self::Model => "model",
             Self::Index => "index",
             Self::Vectors => "vectors",
-            Self::Release => "release",
-            Self::Upkeep => "upkeep",
+            Self::PublishedRows => "release",
+            Self::ModelDrift => "upkeep",
             Self::Origin => "origin",
         }
     }
 
     /// Whether the payload is encrypted on disk. A kind that is not is checksummed only.
     pub const fn is_sealed(self) -> bool {
-        !matches!(self, Self::Release)
+        !matches!(self, Self::PublishedRows)
     }
 
     /// The name of this kind's file written by generation `generation`.
@@ -100,8 +100,8 @@ impl Content {
             Self::Payload(FileKind::Model) => 4,
             Self::Payload(FileKind::Index) => 5,
             Self::Payload(FileKind::Vectors) => 6,
-            Self::Payload(FileKind::Release) => 7,
-            Self::Payload(FileKind::Upkeep) => 8,
+            Self::Payload(FileKind::PublishedRows) => 7,
+            Self::Payload(FileKind::ModelDrift) => 8,
             Self::Payload(FileKind::Origin) => 9,
             Self::QueryKeyring => 10,
             Self::RecoveryKeyring => 11,

@@ -1,4 +1,4 @@
-//! The owner's directory: settings, model, routing index, vectors and release, kept safely.
+//! The owner's directory: settings, model, routing index, vectors and published rows, kept safely.
 //!
 //! # Concepts
 //! - A **vault** is a directory of files, each holding one [kind](FileKind) of payload. The vault
@@ -16,7 +16,7 @@
 //!   wrong passphrase ([`VaultError`]).
 //!
 //! # What it protects against
-//! Somebody who reads the directory learns file lengths, times, generations and the release, which
+//! Somebody who reads the directory learns file lengths, times, generations and the published rows, which
 //! is not secret. Somebody who writes to it can destroy the vault but cannot change a payload, move
 //! one to another place or bring back an old one unnoticed.
 //!

@@ -8,7 +8,7 @@ use shard_client::remote::{
     BackedUp, BackupError, BackupOptions, Restored, backup, backup_head, restore,
 };
 use shard_client::vault::{Unlock, Vault, VaultError};
-use shard_client::{ClientError, SearchOptions, Searcher, Transport, release};
+use shard_client::{ClientError, SearchOptions, Searcher, Transport, published_rows};
 use shard_protocol::{BlobName, CollectionName, MessageKind};
 use zeroize::Zeroizing;
 
@@ -63,7 +63,7 @@ fn a_restored_vault_is_the_one_that_was_saved() {
     }
 
     let vault = Vault::open(&path, &unlock()).unwrap();
-    served.hold(release(&vault).unwrap());
+    served.hold(published_rows(&vault).unwrap());
     let collection = shard_client::Collection::open(&vault).unwrap();
     let found =
         Searcher::new(&*served).search(&collection, query.row(0), &SearchOptions::default());

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use shard_client::{ClientError, SearchOptions, Searcher, release};
+use shard_client::{ClientError, SearchOptions, Searcher, published_rows};
 use shard_protocol::MessageKind;
 
 use crate::support::{CutOff, Served};
@@ -13,7 +13,7 @@ fn answers_come_in_the_order_of_the_queries() {
     let mut owner = Owner::with_documents(100);
     let (queries, collection) = (owner.queries(17), owner.collection());
     let served = Served::new(None);
-    served.hold(release(&owner.vault).unwrap());
+    served.hold(published_rows(&owner.vault).unwrap());
     let searcher = Searcher::new(&*served);
     let options = SearchOptions::default();
     for parallel in [0, 1, 5, 100] {
@@ -35,7 +35,7 @@ fn a_batch_can_be_stopped_and_a_failure_ends_it_after_what_came_before() {
     let mut owner = Owner::with_documents(60);
     let (queries, collection) = (owner.queries(40), owner.collection());
     let served = Served::new(None);
-    served.hold(release(&owner.vault).unwrap());
+    served.hold(published_rows(&owner.vault).unwrap());
     let options = SearchOptions::default();
     let mut seen = 0;
     let each = |_, _| {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use shard_client::remote::{
     Fingerprint, Remote, RemoteError, RemoteOptions, SecretToken, Timeouts, describe,
 };
-use shard_client::{ClientError, SearchOptions, Searcher, release};
+use shard_client::{ClientError, SearchOptions, Searcher, published_rows};
 use shard_protocol::{MessageKind, Revision};
 
 use crate::support::raw::{self, ConnectProxy, Fate, RawServer};
@@ -218,13 +218,13 @@ fn a_search_over_tls_finds_what_an_embedded_one_finds() {
     let queries = owner.queries(6);
     let collection = owner.collection();
     let listening = Listening::tls(Served::new(None));
-    listening.served.hold(release(&owner.vault).unwrap());
+    listening.served.hold(published_rows(&owner.vault).unwrap());
     let remote = Searcher::new(connect(listening.options()));
     let options = SearchOptions::default();
     for row in 0..queries.rows() {
         let answer = remote.search(&collection, queries.row(row), &options).unwrap();
         let plain = collection
-            .search_in_the_clear(&release(&owner.vault).unwrap(), queries.row(row), &options)
+            .search_in_the_clear(&published_rows(&owner.vault).unwrap(), queries.row(row), &options)
             .unwrap();
         for (ours, theirs) in answer.hits.iter().zip(&plain) {
             assert!((ours.score - theirs.score).abs() <= 2.0 * answer.error_bound);

@@ -6,17 +6,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use shard_client::remote::{
     PublishOptions, Published, describe, publish, publish_with, vault_revision,
 };
-use shard_client::{ClientError, Collection, SearchOptions, Searcher, Transport, release};
+use shard_client::{ClientError, Collection, SearchOptions, Searcher, Transport, published_rows};
 use shard_protocol::{
-    CellTag, CollectionName, ContentTag, Epoch, Leak, MessageKind, Refusal, RefusalCode, Row,
-    RowBatch, RowHandle, RowTags, declassify, message_kind,
+    CellHandle, CollectionName, Epoch, Leak, MessageKind, Refusal, RefusalCode, Row, RowBatch,
+    RowHandle, RowMac, RowMacs, declassify, message_kind,
 };
 
 use crate::support::{CutOff, Listening, Served};
 use crate::vaults::Owner;
 
 fn all(owner: &Owner, transport: &dyn Transport) -> Result<Published, ClientError> {
-    publish(&owner.collection(), &release(&owner.vault)?, transport, &|_| ControlFlow::Continue(()))
+    publish(&owner.collection(), &published_rows(&owner.vault)?, transport, &|_| {
+        ControlFlow::Continue(())
+    })
 }
 
 fn batch(epoch: u64, rows: Vec<Row>) -> RowBatch {
@@ -30,7 +32,7 @@ fn batch(epoch: u64, rows: Vec<Row>) -> RowBatch {
 /// Rows so wide that 127 of them fill a batch.
 fn wide_rows(count: u64) -> Vec<Row> {
     let row = |n: u64| Row {
-        cell: CellTag(n % 5),
+        cell: CellHandle(n % 5),
         handle: RowHandle(n * 0x1234_5678_9abc),
         coordinates: vec![n as i32; 8192],
     };
@@ -47,7 +49,7 @@ fn the_first_publish_sends_everything_and_the_second_nothing() {
     let query = owner.queries(1);
     let listening = Listening::tls(Served::new(None));
     let remote = shard_client::remote::Remote::connect(listening.options()).unwrap();
-    let rows = release(&owner.vault).unwrap().rows().len();
+    let rows = published_rows(&owner.vault).unwrap().rows().len();
     let done = all(&owner, &remote).unwrap();
     assert_eq!((done.uploaded, done.deleted, done.unchanged), (rows, 0, 0));
     assert!(done.activated && done.bytes > rows as u64 * 32);
@@ -59,7 +61,7 @@ fn the_first_publish_sends_everything_and_the_second_nothing() {
     let done = all(&owner, &remote).unwrap();
     assert_eq!((done.uploaded, done.deleted, done.unchanged), (0, 0, rows));
     assert_eq!((done.bytes, done.activated), (0, false));
-    let asked = [MessageKind::Describe, MessageKind::FetchBlob, MessageKind::ListTags];
+    let asked = [MessageKind::Describe, MessageKind::FetchBlob, MessageKind::ListMacs];
     assert_eq!(listening.served.take_seen(), asked);
     assert_eq!(remote.revision_seen(), Some(vault_revision(&owner.collection())));
 }
@@ -69,14 +71,14 @@ fn later_publishes_send_what_changed_and_delete_what_is_gone() {
     let mut owner = Owner::with_documents(90);
     let served = Served::new(None);
     all(&owner, &*served).unwrap();
-    let before = release(&owner.vault).unwrap().rows().len();
+    let before = published_rows(&owner.vault).unwrap().rows().len();
     owner.add(10);
     owner.ingest(&["3".to_owned(), "70".to_owned()]);
     let done = all(&owner, &*served).unwrap();
     assert_eq!((done.uploaded, done.deleted, done.unchanged), (12, 2, before - 2));
 
     let collection = owner.collection();
-    let mut fewer = release(&owner.vault).unwrap().into_rows();
+    let mut fewer = published_rows(&owner.vault).unwrap().into_rows();
     let gone: Vec<RowHandle> = fewer.drain(20..40).map(|row| row.handle).collect();
     fewer[0].coordinates[0] ^= 1;
     served.take_seen();
@@ -116,7 +118,7 @@ fn a_new_epoch_is_out_of_sight_until_it_is_whole() {
     let owner = Owner::with_documents(30);
     let served = Served::new(None);
     all(&owner, &*served).unwrap();
-    let next = batch(2, release(&owner.vault).unwrap().into_rows());
+    let next = batch(2, published_rows(&owner.vault).unwrap().into_rows());
     let collection = owner.collection();
     let broken = CutOff::after(0, &[MessageKind::ActivateEpoch], &served);
     assert!(publish(&collection, &next, &broken, &|_| ControlFlow::Continue(())).is_err());
@@ -137,7 +139,7 @@ fn an_outdated_copy_of_the_vault_is_refused_in_words_and_changes_nothing() {
     let mut owner = Owner::with_documents(40);
     let served = Served::new(None);
     let (old, old_rows): (Collection, RowBatch) =
-        (owner.collection(), release(&owner.vault).unwrap());
+        (owner.collection(), published_rows(&owner.vault).unwrap());
     owner.add(5);
     all(&owner, &*served).unwrap();
     let held = rows_held(&served, 1);
@@ -181,7 +183,7 @@ fn a_collection_is_one_vaults_until_another_is_told_to_replace_it() {
     let error = all(&second, &*served).unwrap_err();
     assert!(matches!(error, ClientError::AnotherVault), "{error}");
     assert_eq!(all(&first, &*served).unwrap().unchanged, held, "nothing was touched");
-    let (collection, rows) = (second.collection(), release(&second.vault).unwrap());
+    let (collection, rows) = (second.collection(), published_rows(&second.vault).unwrap());
     let options = PublishOptions { replace: true };
     let go_on = |_| ControlFlow::Continue(());
     let done = publish_with(options, &collection, &rows, &*served, &go_on).unwrap();
@@ -205,8 +207,8 @@ fn a_server_whose_pages_never_end_is_found_out() {
                 let code = RefusalCode::UnknownBlob;
                 return Ok(Refusal { code, text: "none".into() }.encode());
             }
-            let tag = |n| (RowHandle(n), ContentTag([0; 16]));
-            Ok(RowTags { tags: (0..RowTags::PAGE as u64).map(tag).collect() }.encode())
+            let tag = |n| (RowHandle(n), RowMac([0; 16]));
+            Ok(RowMacs { tags: (0..RowMacs::PAGE as u64).map(tag).collect() }.encode())
         }
     }
     let error = all(&Owner::with_documents(20), &Circle).unwrap_err();

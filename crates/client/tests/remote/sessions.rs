@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use shard_client::{Answer, LayoutChoice, SearchOptions, Searcher, release};
+use shard_client::{Answer, LayoutChoice, SearchOptions, Searcher, published_rows};
 use shard_geometry::VectorSet;
 use shard_protocol::MessageKind;
 use shard_rlwe::slots::SlotsParameters;
@@ -25,7 +25,7 @@ fn slots() -> SearchOptions {
 
 fn served(owner: &Owner) -> Arc<Served> {
     let served = Served::new(None);
-    served.hold(release(&owner.vault).unwrap());
+    served.hold(published_rows(&owner.vault).unwrap());
     served
 }
 

@@ -81,7 +81,7 @@ impl Served {
         &*self.rows
     }
 
-    /// Holds a release as an embedded server would.
+    /// Holds published rows as an embedded server would.
     pub fn hold(&self, release: RowBatch) {
         self.server().hold(&CollectionName::default(), release).unwrap();
     }
@@ -197,7 +197,7 @@ fn operation_of(kind: MessageKind) -> &'static str {
         MessageKind::RerankRequest | MessageKind::SlotsRequest => "rerank",
         MessageKind::OpenSession | MessageKind::OpenSlotsSession => "sessions",
         MessageKind::PublishRows => "rows",
-        MessageKind::ListTags => "tags",
+        MessageKind::ListMacs => "tags",
         MessageKind::DeleteRows => "delete",
         MessageKind::ActivateEpoch => "activate",
         MessageKind::Describe => "describe",

@@ -43,7 +43,7 @@ type Factor = [[f64; PANEL]; PANEL];
 /// *A storage-efficient WY representation*, 1989): column `j` of `T` is `t_j = 2 / <w_j, w_j>` on the diagonal and
 /// `-t_j T W^T w_j` above.
 ///
-/// A query is turned by some forty keys, which come from memory, so the vectors are kept in single precision. The map
+/// A query is rotated by some forty keys, which come from memory, so the vectors are kept in single precision. The map
 /// is as orthogonal as with double: `I - 2 w w^T / <w, w>` is a reflection whatever `w` is. Its direction is off the
 /// one drawn by `2^-25`.
 ///

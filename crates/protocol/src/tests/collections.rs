@@ -23,7 +23,7 @@ fn epoch() -> Disclosed<Epoch> {
 fn publish() -> PublishRows {
     let row = |handle, cell, coordinates| Row {
         handle: RowHandle(handle),
-        cell: CellTag(cell),
+        cell: CellHandle(cell),
         coordinates,
     };
     let rows = vec![row(9, 1, vec![-1, 2]), row(10, 4, vec![0, i32::MIN])];
@@ -32,17 +32,17 @@ fn publish() -> PublishRows {
         declassify(2, Leak::CollectionShape),
         declassify(rows, Leak::StoredRows),
     );
-    let tags = vec![ContentTag([0x33; 16]), ContentTag([0x44; 16])];
+    let tags = vec![RowMac([0x33; 16]), RowMac([0x44; 16])];
     PublishRows::new(revision(), batch, declassify(tags, Leak::StoredRows))
 }
 
-fn list(after: Option<u64>) -> ListTags {
-    ListTags::new(epoch(), after.map(|handle| declassify(RowHandle(handle), Leak::StoredRows)))
+fn list(after: Option<u64>) -> ListMacs {
+    ListMacs::new(epoch(), after.map(|handle| declassify(RowHandle(handle), Leak::StoredRows)))
 }
 
-fn tags() -> RowTags {
-    let tag = |handle, byte| (RowHandle(handle), ContentTag([byte; 16]));
-    RowTags { tags: vec![tag(1, 0x11), tag(u64::MAX, 0x22)] }
+fn tags() -> RowMacs {
+    let tag = |handle, byte| (RowHandle(handle), RowMac([byte; 16]));
+    RowMacs { tags: vec![tag(1, 0x11), tag(u64::MAX, 0x22)] }
 }
 
 fn delete() -> DeleteRows {
@@ -97,12 +97,12 @@ fn golden() -> Vec<(&'static str, Vec<u8>, &'static str, Again)> {
              0a00000000000000 0400000000000000 00000000 00000080
              33333333333333333333333333333333 44444444444444444444444444444444"
         ),
-        message!("0b00", list(None), ListTags, "0700000000000000 00 0000000000000000"),
-        message!("0b00", list(Some(9)), ListTags, "0700000000000000 01 0900000000000000"),
+        message!("0b00", list(None), ListMacs, "0700000000000000 00 0000000000000000"),
+        message!("0b00", list(Some(9)), ListMacs, "0700000000000000 01 0900000000000000"),
         message!(
             "0c00",
             tags(),
-            RowTags,
+            RowMacs,
             "02000000 0100000000000000 11111111111111111111111111111111
              ffffffffffffffff 22222222222222222222222222222222"
         ),
@@ -178,8 +178,8 @@ fn golden_bytes_do_not_change() {
 fn what_goes_in_comes_out() {
     let limits = &LIMITS;
     assert_eq!(PublishRows::decode(&publish().encode(), limits), Ok(publish()));
-    assert_eq!(ListTags::decode(&list(Some(0)).encode(), limits), Ok(list(Some(0))));
-    assert_eq!(RowTags::decode(&tags().encode(), limits), Ok(tags()));
+    assert_eq!(ListMacs::decode(&list(Some(0)).encode(), limits), Ok(list(Some(0))));
+    assert_eq!(RowMacs::decode(&tags().encode(), limits), Ok(tags()));
     let deleted = DeleteRows::decode(&delete().encode(), limits).unwrap();
     assert_eq!(deleted.handles(), [RowHandle(2), RowHandle(3)], "sorted, each once");
     assert_eq!((deleted.revision(), deleted.epoch()), (Revision(5), Epoch(7)));
@@ -228,9 +228,9 @@ fn counts_are_refused_before_anything_is_reserved() {
         messages.for_each(|(_, bytes, _, again)| refused(bytes, at, again));
     }
     // As many as are allowed, in a message that has none of them.
-    let mut page = RowTags { tags: Vec::new() }.encode();
-    page[8..].copy_from_slice(&(RowTags::PAGE as u32).to_le_bytes());
-    assert!(matches!(RowTags::decode(&page, &LIMITS), Err(DecodeError::Truncated { .. })));
+    let mut page = RowMacs { tags: Vec::new() }.encode();
+    page[8..].copy_from_slice(&(RowMacs::PAGE as u32).to_le_bytes());
+    assert!(matches!(RowMacs::decode(&page, &LIMITS), Err(DecodeError::Truncated { .. })));
     let long = vec![0; LIMITS.bytes];
     let error = PutBlob::decode(
         &PutBlob::new(name(), declassify(long, Leak::SealedBlobs)).encode(),
@@ -263,7 +263,7 @@ fn what_is_out_of_order_or_means_nothing_is_refused() {
     let mut first = list(Some(9)).encode();
     for flag in [0, 2] {
         first[16] = flag;
-        assert!(matches!(ListTags::decode(&first, &LIMITS), Err(DecodeError::Invalid(_))));
+        assert!(matches!(ListMacs::decode(&first, &LIMITS), Err(DecodeError::Invalid(_))));
     }
     let mut none = state().encode();
     none[16] = 0;

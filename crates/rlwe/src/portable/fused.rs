@@ -30,7 +30,7 @@ const RECIPROCAL: f64 = 1.0 / Q;
 /// Values in one step of a loop: a register of AVX-512, two of AVX2, four of NEON.
 const LANES: usize = 8;
 type Lanes = [u64; LANES];
-/// Eight rows of eight values, which the last stages turn on their side.
+/// Eight rows of eight values, which the last stages transpose.
 type Square = [Lanes; LANES];
 
 /// `2^52`: adding it puts an integer below `2^52` into the low bits of a double.
@@ -190,13 +190,13 @@ fn rows(
 
 #[inline(always)]
 fn transpose(square: &Square) -> Square {
-    let mut turned = [[0; LANES]; LANES];
+    let mut transposed = [[0; LANES]; LANES];
     for (row, values) in square.iter().enumerate() {
         for (column, &value) in values.iter().enumerate() {
-            turned[column][row] = value;
+            transposed[column][row] = value;
         }
     }
-    turned
+    transposed
 }
 
 /// The pairs of rows of the stages with blocks of 8, 4 and 2 values, with their roots.
@@ -227,12 +227,12 @@ pub(super) fn forward(values: &mut [u64], tables: &Tables) {
     }
     let squares = values.as_chunks_mut().0.as_chunks_mut().0;
     for (square, end) in squares.iter_mut().zip(&tables.forward_ends) {
-        let mut turned = transpose(square);
+        let mut transposed = transpose(square);
         let [eights, fours, twos] = pairs(end);
-        rows(&mut turned, eights, 4, forward_butterfly::<true>);
-        rows(&mut turned, fours, 2, forward_butterfly::<false>);
+        rows(&mut transposed, eights, 4, forward_butterfly::<true>);
+        rows(&mut transposed, fours, 2, forward_butterfly::<false>);
         rows(
-            &mut turned,
+            &mut transposed,
             twos,
             1,
             #[inline(always)]
@@ -241,7 +241,7 @@ pub(super) fn forward(values: &mut [u64], tables: &Tables) {
                 (store(f64::from_bits(x)), store(f64::from_bits(y)))
             },
         );
-        *square = transpose(&turned);
+        *square = transpose(&transposed);
     }
 }
 
@@ -250,18 +250,18 @@ pub(super) fn forward(values: &mut [u64], tables: &Tables) {
 pub(super) fn inverse(values: &mut [u64], tables: &Tables) {
     let squares = values.as_chunks_mut().0.as_chunks_mut().0;
     for (square, end) in squares.iter_mut().zip(&tables.inverse_ends) {
-        let mut turned = transpose(square);
+        let mut transposed = transpose(square);
         let [eights, fours, twos] = pairs(end);
         rows(
-            &mut turned,
+            &mut transposed,
             twos,
             1,
             #[inline(always)]
             |x, y, w| inverse_butterfly::<false>(load(x), load(y), w),
         );
-        rows(&mut turned, fours, 2, inverse_butterfly::<true>);
-        rows(&mut turned, eights, 4, inverse_butterfly::<false>);
-        *square = transpose(&turned);
+        rows(&mut transposed, fours, 2, inverse_butterfly::<true>);
+        rows(&mut transposed, eights, 4, inverse_butterfly::<false>);
+        *square = transpose(&transposed);
     }
     let mut size = 2 * LANES;
     let mut stages = 3;

@@ -128,11 +128,11 @@ pub(super) async fn compact(State(shared): State<Arc<Shared>>, headers: HeaderMa
         let grant = for_all(&shared, &headers)?;
         token = grant.id().map(ToOwned::to_owned);
         json_only(&headers)?;
-        let upkeep = shared.upkeep.clone();
+        let maintenance = shared.maintenance.clone();
         let alone = alone(&shared)?;
         let compact = move || {
             let _alone = alone;
-            Ok(upkeep.compact()?)
+            Ok(maintenance.compact()?)
         };
         blocking(compact).await?;
         Ok(Json(json!({ "compacted": true })))
@@ -160,7 +160,7 @@ pub(super) async fn snapshot(State(shared): State<Arc<Shared>>, request: Request
         let name: CollectionName =
             asked.name.parse().map_err(|error| Refused::malformed(format!("snapshot {error}")))?;
         let to = shared.snapshots.join(name.as_str());
-        let (upkeep, parent) = (shared.upkeep.clone(), shared.snapshots.clone());
+        let (maintenance, parent) = (shared.maintenance.clone(), shared.snapshots.clone());
         let alone = alone(&shared)?;
         blocking(move || {
             let _alone = alone;
@@ -171,7 +171,7 @@ pub(super) async fn snapshot(State(shared): State<Arc<Shared>>, request: Request
                 doing: "make the directory of snapshots",
                 reason: error.to_string(),
             })?;
-            upkeep.snapshot(&to)?;
+            maintenance.snapshot(&to)?;
             Ok(Json(json!({ "snapshot": name.as_str() })))
         })
         .await
@@ -195,7 +195,7 @@ async fn asked(
 /// work goes on when the one who asked for it has gone.
 fn alone(shared: &Shared) -> Result<OwnedMutexGuard<()>, Refused> {
     let busy = |_| Refused::busy("compactions or snapshots at a time", None);
-    shared.maintenance.clone().try_lock_owned().map_err(busy)
+    shared.maintenance_lock.clone().try_lock_owned().map_err(busy)
 }
 
 /// A token for one collection must not reach what concerns them all.

@@ -160,7 +160,7 @@ impl Metrics {
     }
 
     /// Empties the histograms' buffers; wanted now and then, also when nobody asks for figures.
-    pub(super) fn upkeep(&self) {
+    pub(super) fn maintenance(&self) {
         self.handle.run_upkeep();
     }
 

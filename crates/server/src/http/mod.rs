@@ -54,7 +54,7 @@ pub use tokens::{
     NewToken, Scope, TOKEN_PREFIX, Token, TokenError, TokenFile, TokenLimits, TokenRecord, Tokens,
 };
 
-use crate::{Server, Upkeep};
+use crate::{Maintenance, Server};
 use active::Active;
 use body::Budget;
 use connections::{Connection, Doorkeeper};
@@ -64,7 +64,7 @@ use refused::Refused;
 use workers::Workers;
 
 /// How often buffers of figures are emptied.
-const METRICS_UPKEEP: Duration = Duration::from_secs(5);
+const METRICS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The longest time between two tries of a compaction that fails.
 const COMPACTION_RETRY: Duration = Duration::from_secs(60 * 60);
@@ -97,8 +97,8 @@ pub enum StartError {
 pub struct Service {
     /// What answers messages.
     pub server: Server,
-    /// The engine's upkeep.
-    pub upkeep: Arc<dyn Upkeep>,
+    /// The engine's maintenance.
+    pub maintenance: Arc<dyn Maintenance>,
     /// Who may do what.
     pub tokens: Tokens,
     /// The certificate; without one, connections are in the clear, on loopback addresses only.
@@ -112,7 +112,7 @@ pub struct Service {
 /// What all requests share.
 struct Shared {
     server: Arc<Server>,
-    upkeep: Arc<dyn Upkeep>,
+    maintenance: Arc<dyn Maintenance>,
     tokens: Tokens,
     snapshots: PathBuf,
     options: HttpOptions,
@@ -127,7 +127,7 @@ struct Shared {
     /// Requests that are served, work that goes on without a peer, and answers that are sent.
     active: Active,
     /// One compaction or snapshot at a time.
-    maintenance: Arc<tokio::sync::Mutex<()>>,
+    maintenance_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// A server that runs. It goes on until [`Running::shut_down`], also when this is dropped.
@@ -137,7 +137,7 @@ pub struct Running {
     shared: Arc<Shared>,
     tls: Option<Arc<Tls>>,
     serving: JoinHandle<std::io::Result<()>>,
-    upkeep: JoinHandle<()>,
+    maintenance: JoinHandle<()>,
 }
 
 /// Starts to serve on a listener. Must be called within a Tokio runtime.
@@ -151,13 +151,13 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
             return Err(StartError::PublicWithoutToken(address));
         }
     }
-    let Service { server, upkeep, tokens, tls, snapshots, options } = service;
+    let Service { server, maintenance, tokens, tls, snapshots, options } = service;
     let metrics = Arc::new(Metrics::new());
     let doorkeeper = Doorkeeper::new(options.connections, options.idle_timeout, metrics.clone());
     let threads = options.threads_per_request;
     let shared = Arc::new(Shared {
         server: Arc::new(server),
-        upkeep,
+        maintenance,
         tokens,
         snapshots,
         workers: Workers::new("worker", options.workers, threads, options.queue)?,
@@ -167,7 +167,7 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
         metrics,
         ready: AtomicBool::new(true),
         active: Active::default(),
-        maintenance: Arc::default(),
+        maintenance_lock: Arc::default(),
         options,
     });
     listener.set_nonblocking(true)?;
@@ -186,8 +186,8 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
         }
         None => tokio::spawn(http.serve(application)),
     };
-    let upkeep = tokio::spawn(keep_up(shared.clone()));
-    Ok(Running { address, handle, shared, tls, serving, upkeep })
+    let maintenance = tokio::spawn(keep_up(shared.clone()));
+    Ok(Running { address, handle, shared, tls, serving, maintenance })
 }
 
 impl Running {
@@ -236,7 +236,7 @@ impl Running {
                 serving.await
             }
         };
-        self.upkeep.abort();
+        self.maintenance.abort();
         served.unwrap_or_else(|error| Err(std::io::Error::other(error)))
     }
 }
@@ -303,23 +303,23 @@ async fn around(State(shared): State<Arc<Shared>>, request: Request, next: Next)
 /// Compacts when the engine wants it, and keeps figures small.
 async fn keep_up(shared: Arc<Shared>) {
     let every = shared.options.compaction_interval;
-    let mut figures = tokio::time::interval(METRICS_UPKEEP);
+    let mut figures = tokio::time::interval(METRICS_INTERVAL);
     let (mut asked, mut wait) = (Instant::now(), every);
     loop {
         figures.tick().await;
-        shared.metrics.upkeep();
+        shared.metrics.maintenance();
         if every.is_zero() || asked.elapsed() < wait {
             continue;
         }
         asked = Instant::now();
-        if !shared.upkeep.needs_compaction() {
+        if !shared.maintenance.needs_compaction() {
             continue;
         }
-        let Ok(alone) = shared.maintenance.clone().try_lock_owned() else { continue };
-        let upkeep = shared.upkeep.clone();
+        let Ok(alone) = shared.maintenance_lock.clone().try_lock_owned() else { continue };
+        let maintenance = shared.maintenance.clone();
         let compact = move || {
             let _alone = alone;
-            upkeep.compact()
+            maintenance.compact()
         };
         let outcome = tokio::task::spawn_blocking(compact).await;
         if let Ok(Ok(())) = outcome {

@@ -56,7 +56,7 @@ impl Operation {
             Self::Rerank => &[MessageKind::RerankRequest, MessageKind::SlotsRequest],
             Self::Sessions => &[MessageKind::OpenSession, MessageKind::OpenSlotsSession],
             Self::Rows => &[MessageKind::PublishRows],
-            Self::Tags => &[MessageKind::ListTags],
+            Self::Tags => &[MessageKind::ListMacs],
             Self::Delete => &[MessageKind::DeleteRows],
             Self::Activate => &[MessageKind::ActivateEpoch],
             Self::Describe => &[MessageKind::Describe],
@@ -71,7 +71,7 @@ impl Operation {
     pub(super) fn answer(self) -> &'static [MessageKind] {
         match self {
             Self::Rerank => &[MessageKind::RerankResponse, MessageKind::SlotsResponse],
-            Self::Tags => &[MessageKind::RowTags],
+            Self::Tags => &[MessageKind::RowMacs],
             Self::Describe => &[MessageKind::CollectionState],
             Self::FetchBlob => &[MessageKind::Blob],
             Self::ListBlobs => &[MessageKind::BlobList],

@@ -42,7 +42,7 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMa
         held_bytes: shared.budget.held(),
         open_connections: shared.doorkeeper.open(),
         sessions: shared.server.sessions(),
-        engine: shared.upkeep.figures(),
+        engine: shared.maintenance.figures(),
     };
     let text = shared.metrics.render(&levels);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()

@@ -2,8 +2,8 @@
 //! request in the middle of its work, or makes the work fail.
 
 use shard_protocol::{
-    BlobName, Candidates, CollectionName, CollectionState, ContentTag, Epoch, Revision, RowBatch,
-    RowHandle,
+    BlobName, Candidates, CollectionName, CollectionState, Epoch, Revision, RowBatch, RowHandle,
+    RowMac,
 };
 use shard_store::{EpochStatistics, Fetched, MemoryRows, RowStore, StoreError};
 
@@ -31,7 +31,7 @@ impl RowStore for HookedRows {
         collection: &CollectionName,
         revision: Revision,
         batch: RowBatch,
-        tags: &[ContentTag],
+        tags: &[RowMac],
     ) -> Outcome<()> {
         self.rows.upsert(collection, revision, batch, tags)
     }
@@ -74,7 +74,7 @@ impl RowStore for HookedRows {
         epoch: Epoch,
         after: Option<RowHandle>,
         most: usize,
-    ) -> Outcome<Vec<(RowHandle, ContentTag)>> {
+    ) -> Outcome<Vec<(RowHandle, RowMac)>> {
         self.rows.tags(collection, epoch, after, most)
     }
 

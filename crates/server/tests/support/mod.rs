@@ -13,15 +13,15 @@ use rand::rand_core::UnwrapErr;
 use rand::rngs::SysRng;
 use reqwest::header::HeaderMap;
 use shard_protocol::{
-    Candidates, CellTag, CollectionName, ContentTag, Epoch, Leak, Limits, PublishRows, Refusal,
-    RefusalCode, RerankRequest, Revision, Row, RowBatch, RowHandle, declassify,
+    Candidates, CellHandle, CollectionName, Epoch, Leak, Limits, PublishRows, Refusal, RefusalCode,
+    RerankRequest, Revision, Row, RowBatch, RowHandle, RowMac, declassify,
 };
 use shard_rlwe::{Entropy, Layout, Parameters, RequestKey};
 use shard_server::http::{
     CONTENT, HttpOptions, NewToken, Running, Scope, Service, StartError, Tls, TokenFile,
     TokenLimits, Tokens, start,
 };
-use shard_server::{NoUpkeep, Server, Upkeep};
+use shard_server::{Maintenance, NoMaintenance, Server};
 use shard_store::{MemoryRows, RowStore};
 use tempfile::TempDir;
 
@@ -41,7 +41,7 @@ pub struct Site {
 pub struct Setup {
     pub options: HttpOptions,
     pub rows: Arc<dyn RowStore>,
-    pub upkeep: Arc<dyn Upkeep>,
+    pub maintenance: Arc<dyn Maintenance>,
     pub tls: bool,
     pub guarded: bool,
     pub address: &'static str,
@@ -52,7 +52,7 @@ impl Default for Setup {
         Self {
             options: HttpOptions { workers: 2, ..HttpOptions::default() },
             rows: Arc::new(MemoryRows::new()),
-            upkeep: Arc::new(NoUpkeep),
+            maintenance: Arc::new(NoMaintenance),
             tls: true,
             guarded: true,
             address: "127.0.0.1:0",
@@ -96,7 +96,7 @@ impl Site {
         let client = client(setup.tls.then(|| tls_directory.join("certificate.pem")));
         let service = Service {
             server,
-            upkeep: setup.upkeep,
+            maintenance: setup.maintenance,
             tokens: Tokens::open(file).expect("a readable file"),
             tls,
             snapshots: directory.path().join("snapshots"),
@@ -209,7 +209,7 @@ impl Reply {
 }
 
 pub fn row(handle: u64, cell: u64, coordinates: [i32; WIDTH]) -> Row {
-    Row { handle: RowHandle(handle), cell: CellTag(cell), coordinates: coordinates.to_vec() }
+    Row { handle: RowHandle(handle), cell: CellHandle(cell), coordinates: coordinates.to_vec() }
 }
 
 pub fn batch(rows: Vec<Row>) -> RowBatch {
@@ -230,7 +230,7 @@ pub fn request_of_width(width: usize, epoch: Epoch, cell: u64, row: u64) -> Vec<
     let parameters = Parameters::default();
     let layout = Layout::new(parameters.degree(), width, 1).unwrap();
     let candidates = Candidates::new(
-        declassify(vec![CellTag(cell)], Leak::ActiveCells),
+        declassify(vec![CellHandle(cell)], Leak::ActiveCells),
         declassify(vec![vec![RowHandle(row)]], Leak::CandidateHandles),
     )
     .unwrap();
@@ -249,6 +249,6 @@ pub fn publish(revision: u64, handle: u64) -> Vec<u8> {
 /// Rows to publish.
 pub fn publish_batch(revision: u64, batch: RowBatch) -> Vec<u8> {
     let revision = declassify(Revision(revision), Leak::CollectionShape);
-    let tags = declassify(vec![ContentTag([1; 16]); batch.rows().len()], Leak::StoredRows);
+    let tags = declassify(vec![RowMac([1; 16]); batch.rows().len()], Leak::StoredRows);
     PublishRows::new(revision, batch, tags).encode()
 }

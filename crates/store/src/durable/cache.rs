@@ -8,12 +8,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use shard_protocol::{CellTag, Epoch, RowHandle};
+use shard_protocol::{CellHandle, Epoch, RowHandle};
 
 use super::key::CollectionId;
 
 /// A cell of an epoch of a collection.
-pub(super) type CellKey = (CollectionId, Epoch, CellTag);
+pub(super) type CellKey = (CollectionId, Epoch, CellHandle);
 
 /// Bytes that a row takes besides its coordinates: the counts before them (16), what the
 /// allocator adds (16), and its place in a table of 24-byte entries that is between 7/16 and 7/8
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     fn key(cell: u64) -> CellKey {
-        (CollectionId(1), Epoch(1), CellTag(cell))
+        (CollectionId(1), Epoch(1), CellHandle(cell))
     }
 
     fn rows(handles: std::ops::Range<u64>) -> impl Iterator<Item = (RowHandle, Arc<[i32]>)> {
@@ -218,7 +218,7 @@ mod tests {
         let mut cache = Cache::new(1 << 20);
         cache.insert(key(1), rows(0..3));
         cache.insert(key(1), rows(1..4));
-        cache.insert((CollectionId(1), Epoch(2), CellTag(1)), rows(0..5));
+        cache.insert((CollectionId(1), Epoch(2), CellHandle(1)), rows(0..5));
         assert_eq!(cache.bytes(), size(2, 9));
         cache.remove(&[Stale::Row(key(1), RowHandle(2)), Stale::Row(key(9), RowHandle(2))]);
         assert!(held(&mut cache, 1, 1) && !held(&mut cache, 1, 2));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shard_protocol::{Candidates, CellTag, CollectionName, Epoch, Revision, RowHandle};
+use shard_protocol::{Candidates, CellHandle, CollectionName, Epoch, Revision, RowHandle};
 
 use super::RedbRows;
 use super::catalogue::Held;
@@ -60,7 +60,7 @@ impl RedbRows {
 }
 
 /// Rows of a cell that were read from the file.
-type Loaded = (CellTag, Vec<(RowHandle, Arc<[i32]>)>);
+type Loaded = (CellHandle, Vec<(RowHandle, Arc<[i32]>)>);
 
 /// Reads what is missing, row by row, and returns it by cell.
 fn load(
@@ -96,7 +96,7 @@ fn absent(
     view: &View,
     held: &Held,
     epoch: Epoch,
-    cell: CellTag,
+    cell: CellHandle,
     handle: RowHandle,
 ) -> Result<StoreError, StoreError> {
     let key = held.record.id.named(epoch, handle);

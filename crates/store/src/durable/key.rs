@@ -6,7 +6,7 @@
 //! it is read.
 
 use redb::TableDefinition;
-use shard_protocol::{BlobName, CellTag, CollectionName, Epoch, RowHandle};
+use shard_protocol::{BlobName, CellHandle, CollectionName, Epoch, RowHandle};
 
 use crate::StoreError;
 
@@ -115,7 +115,7 @@ impl CollectionId {
         join([self.0, epoch.0, handle.0])
     }
 
-    pub(super) fn row(self, epoch: Epoch, cell: CellTag, handle: RowHandle) -> [u8; 32] {
+    pub(super) fn row(self, epoch: Epoch, cell: CellHandle, handle: RowHandle) -> [u8; 32] {
         join([self.0, epoch.0, cell.0, handle.0])
     }
 
@@ -179,8 +179,8 @@ mod tests {
     #[test]
     fn keys_keep_the_order_of_what_they_name() {
         let id = CollectionId(3);
-        let key = id.row(Epoch(1), CellTag(2), RowHandle(255));
-        assert!(key < id.row(Epoch(1), CellTag(2), RowHandle(256)));
+        let key = id.row(Epoch(1), CellHandle(2), RowHandle(255));
+        assert!(key < id.row(Epoch(1), CellHandle(2), RowHandle(256)));
         assert!(key.as_slice() < after_prefix(&id.epoch(Epoch(1))).unwrap().as_slice());
         assert_eq!(words(&key), Some([3, 1, 2, 255]));
         assert_eq!(after_prefix(&[1, 255]), Some(vec![2]));

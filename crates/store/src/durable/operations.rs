@@ -3,8 +3,8 @@
 use std::ops::Bound;
 
 use shard_protocol::{
-    BlobList, BlobName, Candidates, CollectionName, CollectionState, ContentTag, Epoch, Revision,
-    RowBatch, RowHandle,
+    BlobList, BlobName, Candidates, CollectionName, CollectionState, Epoch, Revision, RowBatch,
+    RowHandle, RowMac,
 };
 
 use super::RedbRows;
@@ -22,7 +22,7 @@ impl RowStore for RedbRows {
         collection: &CollectionName,
         revision: Revision,
         batch: RowBatch,
-        tags: &[ContentTag],
+        tags: &[RowMac],
     ) -> Result<(), StoreError> {
         assert_eq!(tags.len(), batch.rows().len(), "a tag for every row");
         let (number, width) = (batch.epoch(), batch.width());
@@ -147,7 +147,7 @@ impl RowStore for RedbRows {
         epoch: Epoch,
         after: Option<RowHandle>,
         most: usize,
-    ) -> Result<Vec<(RowHandle, ContentTag)>, StoreError> {
+    ) -> Result<Vec<(RowHandle, RowMac)>, StoreError> {
         self.viewing("list tags", |view| {
             let Ok(held) = view.catalogue.known(collection) else { return Ok(Vec::new()) };
             let id = held.record.id;

@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use shard_protocol::{
-    Candidates, CellTag, CollectionName, ContentTag, Epoch, Leak, Revision, Row, RowBatch,
-    RowHandle, declassify,
+    Candidates, CellHandle, CollectionName, Epoch, Leak, Revision, Row, RowBatch, RowHandle,
+    RowMac, declassify,
 };
 
 use super::engine::View;
@@ -34,7 +34,7 @@ fn upsert(
 ) -> Result<(), StoreError> {
     let row = |handle| Row {
         handle: RowHandle(handle),
-        cell: CellTag(handle % 5),
+        cell: CellHandle(handle % 5),
         coordinates: vec![value; WIDTH],
     };
     let batch = RowBatch::new(
@@ -42,7 +42,7 @@ fn upsert(
         declassify(WIDTH, Leak::CollectionShape),
         declassify(handles.map(row).collect(), Leak::StoredRows),
     );
-    let tags = vec![ContentTag([0; 16]); batch.rows().len()];
+    let tags = vec![RowMac([0; 16]); batch.rows().len()];
     rows.upsert(&main_collection(), Revision(revision), batch, &tags)
 }
 
@@ -55,7 +55,7 @@ fn filled(directory: &Path, faults: &Faults) -> RedbRows {
 }
 
 fn value(rows: &RedbRows, epoch: u64, handle: u64) -> Result<i32, StoreError> {
-    let tags = declassify(vec![CellTag(handle % 5)], Leak::ActiveCells);
+    let tags = declassify(vec![CellHandle(handle % 5)], Leak::ActiveCells);
     let asked = declassify(vec![vec![RowHandle(handle)]], Leak::CandidateHandles);
     let asked = Candidates::new(tags, asked).unwrap();
     Ok(rows.fetch(&main_collection(), Epoch(epoch), &asked)?[0][0][0])

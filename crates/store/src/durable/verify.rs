@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 
-use shard_protocol::{CellTag, CollectionName, Epoch, RowHandle};
+use shard_protocol::{CellHandle, CollectionName, Epoch, RowHandle};
 
 use super::directory::{self, Directory};
 use super::engine::{Engine, View, guarded};
@@ -149,7 +149,7 @@ impl Check {
         });
         let name = id.named(epoch, RowHandle(handle));
         let named = view.read(Table::Names, &name, NameRecord::decode);
-        if !matches!(named, Ok(Some(name)) if name.cell == CellTag(cell)) {
+        if !matches!(named, Ok(Some(name)) if name.cell == CellHandle(cell)) {
             let which = self.describe(Table::Rows, key);
             self.problem(format!("without a name that points to it: {which}"));
         }
@@ -218,7 +218,7 @@ impl Check {
         };
         let described = match table {
             Table::Rows => words(key).map(|[id, epoch, cell, handle]| {
-                let (cell, handle) = (CellTag(cell), RowHandle(handle));
+                let (cell, handle) = (CellHandle(cell), RowHandle(handle));
                 format!("{}, row {handle} in cell {cell}", place(id, epoch))
             }),
             Table::Names | Table::Tombstones => words(key).map(|[id, epoch, handle]| {

@@ -1,8 +1,8 @@
 //! What every engine must do. `suite!(engine)` runs each of these on a fresh engine.
 
 use shard_protocol::{
-    Candidates, CellTag, CollectionName, ContentTag, Epoch, EpochState, Leak, Revision, Row,
-    RowBatch, RowHandle, declassify,
+    Candidates, CellHandle, CollectionName, Epoch, EpochState, Leak, Revision, Row, RowBatch,
+    RowHandle, RowMac, declassify,
 };
 use shard_store::{EpochStatistics, MOST_EPOCHS, RowStore, StoreError};
 
@@ -43,7 +43,7 @@ fn main_collection() -> CollectionName {
 }
 
 fn row(handle: u64, cell: u64, coordinates: &[i32]) -> Row {
-    Row { handle: RowHandle(handle), cell: CellTag(cell), coordinates: coordinates.to_vec() }
+    Row { handle: RowHandle(handle), cell: CellHandle(cell), coordinates: coordinates.to_vec() }
 }
 
 fn batch_of(epoch: Epoch, width: usize, rows: Vec<Row>) -> RowBatch {
@@ -54,8 +54,8 @@ fn batch_of(epoch: Epoch, width: usize, rows: Vec<Row>) -> RowBatch {
     )
 }
 
-fn tag(handle: u64) -> ContentTag {
-    ContentTag([handle as u8; 16])
+fn tag(handle: u64) -> RowMac {
+    RowMac([handle as u8; 16])
 }
 
 fn upsert(
@@ -66,7 +66,7 @@ fn upsert(
 ) -> Result<(), StoreError> {
     let width = new[0].coordinates.len();
     let batch = batch_of(epoch, width, new);
-    let tags: Vec<ContentTag> = batch.rows().iter().map(|row| tag(row.handle.0)).collect();
+    let tags: Vec<RowMac> = batch.rows().iter().map(|row| tag(row.handle.0)).collect();
     rows.upsert(&main_collection(), revision, batch, &tags)
 }
 
@@ -77,7 +77,7 @@ fn fill(rows: &dyn RowStore) {
 }
 
 fn candidates(cells: &[(u64, &[u64])]) -> Candidates {
-    let tags = cells.iter().map(|(tag, _)| CellTag(*tag)).collect();
+    let tags = cells.iter().map(|(tag, _)| CellHandle(*tag)).collect();
     let handles = |rows: &[u64]| rows.iter().map(|row| RowHandle(*row)).collect();
     let rows = cells.iter().map(|(_, rows)| handles(rows)).collect();
     let rows = declassify(rows, Leak::CandidateHandles);
@@ -113,7 +113,7 @@ pub fn an_upsert_replaces_a_row_and_moves_it_to_its_new_cell(rows: &dyn RowStore
 
 pub fn a_row_is_found_only_under_its_own_cell_and_epoch(rows: &dyn RowStore) {
     fill(rows);
-    let missing = StoreError::UnknownRow { cell: CellTag(11), handle: RowHandle(1) };
+    let missing = StoreError::UnknownRow { cell: CellHandle(11), handle: RowHandle(1) };
     assert_eq!(first(rows, EPOCH, 11, 1), Err(missing));
     assert_eq!(first(rows, Epoch(4), 10, 1), Err(StoreError::UnknownEpoch(Epoch(4))));
     assert_eq!(
@@ -184,7 +184,7 @@ pub fn an_epoch_is_searched_from_its_activation_on_and_the_others_are_erased(row
 pub fn tags_are_listed_by_page_in_handle_order(rows: &dyn RowStore) {
     fill(rows);
     let page = |after, most| rows.tags(&main_collection(), EPOCH, after, most).unwrap();
-    let listed = |handles: &[u64]| -> Vec<(RowHandle, ContentTag)> {
+    let listed = |handles: &[u64]| -> Vec<(RowHandle, RowMac)> {
         handles.iter().map(|&handle| (RowHandle(handle), tag(handle))).collect()
     };
     assert_eq!(page(None, 2), listed(&[1, 2]));

@@ -51,7 +51,7 @@ fn an_erased_epoch_a_dropped_collection_and_a_deleted_blob_are_nowhere_after_com
     let directory = tempfile::tempdir().unwrap();
     let rows = filled(directory.path(), 50, WIDTH);
     let other = "other".parse().unwrap();
-    let tags = [shard_protocol::ContentTag([1; 16])];
+    let tags = [shard_protocol::RowMac([1; 16])];
     rows.upsert(&other, Revision(1), batch(EPOCH, [777], 5, WIDTH), &tags).unwrap();
     let (old, kept) = ("blob.1".parse().unwrap(), "blob.2".parse().unwrap());
     rows.put_blob(&main_collection(), &old, b"a sealed blob that will be deleted").unwrap();

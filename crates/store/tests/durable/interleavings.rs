@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use shard_protocol::{
-    BlobName, Candidates, CellTag, CollectionName, ContentTag, Epoch, Leak, Revision, Row,
-    RowBatch, RowHandle, declassify,
+    BlobName, Candidates, CellHandle, CollectionName, Epoch, Leak, Revision, Row, RowBatch,
+    RowHandle, RowMac, declassify,
 };
 use shard_store::{MemoryRows, RedbRows, RowStore, StoreOptions};
 
@@ -59,16 +59,16 @@ fn blob(number: u8) -> BlobName {
     format!("b{number}").parse().unwrap()
 }
 
-fn batch(epoch: u64, width: usize, rows: &[(u64, u64, i32)]) -> (RowBatch, Vec<ContentTag>) {
+fn batch(epoch: u64, width: usize, rows: &[(u64, u64, i32)]) -> (RowBatch, Vec<RowMac>) {
     // A handle once a batch, as the wire form has it.
     let rows: std::collections::BTreeMap<u64, (u64, i32)> =
         rows.iter().map(|&(handle, cell, value)| (handle, (cell, value))).collect();
     let row = |(&handle, &(cell, value)): (&u64, &(u64, i32))| Row {
         handle: RowHandle(handle),
-        cell: CellTag(cell),
+        cell: CellHandle(cell),
         coordinates: vec![value; width],
     };
-    let tags = rows.values().map(|(_, value)| ContentTag([*value as u8; 16])).collect();
+    let tags = rows.values().map(|(_, value)| RowMac([*value as u8; 16])).collect();
     let batch = RowBatch::new(
         declassify(Epoch(epoch), Leak::CollectionShape),
         declassify(width, Leak::CollectionShape),
@@ -82,7 +82,7 @@ fn candidates(rows: &[(u64, u64)]) -> Candidates {
     for &(handle, cell) in rows {
         cells.entry(cell).or_default().insert(handle);
     }
-    let tags = cells.keys().map(|&tag| CellTag(tag)).collect();
+    let tags = cells.keys().map(|&tag| CellHandle(tag)).collect();
     let rows = cells.into_values().map(|rows| rows.into_iter().map(RowHandle).collect()).collect();
     Candidates::new(declassify(tags, Leak::ActiveCells), declassify(rows, Leak::CandidateHandles))
         .unwrap()

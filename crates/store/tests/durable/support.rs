@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use shard_protocol::{
-    Candidates, CellTag, CollectionName, ContentTag, Epoch, Leak, Revision, Row, RowBatch,
-    RowHandle, declassify,
+    Candidates, CellHandle, CollectionName, Epoch, Leak, Revision, Row, RowBatch, RowHandle,
+    RowMac, declassify,
 };
 use shard_store::{Fetched, RedbRows, RowStore, StoreError, StoreOptions};
 
@@ -28,8 +28,8 @@ pub fn coordinates(handle: u64, salt: u64, width: usize) -> Vec<i32> {
 }
 
 /// Cell of a handle in the tests here: seven cells.
-pub fn cell(handle: u64) -> CellTag {
-    CellTag(100 + handle % 7)
+pub fn cell(handle: u64) -> CellHandle {
+    CellHandle(100 + handle % 7)
 }
 
 pub fn batch(
@@ -59,7 +59,7 @@ pub fn upsert(
     width: usize,
 ) -> Result<(), StoreError> {
     let batch = batch(epoch, handles, salt, width);
-    let tags = vec![ContentTag([salt as u8; 16]); batch.rows().len()];
+    let tags = vec![RowMac([salt as u8; 16]); batch.rows().len()];
     rows.upsert(&main_collection(), Revision(revision), batch, &tags)
 }
 
@@ -69,7 +69,7 @@ pub fn delete(rows: &dyn RowStore, revision: u64, handles: &[u64]) -> usize {
 }
 
 pub fn candidates(handles: impl IntoIterator<Item = u64>) -> Candidates {
-    let mut cells = std::collections::BTreeMap::<CellTag, Vec<RowHandle>>::new();
+    let mut cells = std::collections::BTreeMap::<CellHandle, Vec<RowHandle>>::new();
     for handle in handles {
         cells.entry(cell(handle)).or_default().push(RowHandle(handle));
     }

@@ -10,7 +10,7 @@ const SEEDS: [u64; 3] = [0, 1, 2];
 const MOST_PAIRS: usize = 32_768;
 
 /// The widest prefix of the table.
-const PUBLIC: usize = 96;
+const PREFIX_WIDTH: usize = 96;
 
 /// Everything the table compares. Ridge without penalty is the least-squares map itself.
 const ATTACKS: [Attack; 7] = [
@@ -54,17 +54,17 @@ pub fn reproduce_alignment(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Resul
     let pca = Pca::fit(&corpus.vectors)?;
     let all = coordinates(&pca, &corpus.vectors);
     let (rows, width) = (all.rows(), all.width());
-    let public = PUBLIC.min(width / 4).max(1);
-    let prefixes = all.columns(0..public);
-    let residuals = all.columns(public..width);
+    let prefix_width = PREFIX_WIDTH.min(width / 4).max(1);
+    let prefixes = all.columns(0..prefix_width);
+    let residuals = all.columns(prefix_width..width);
     drop(all);
     section.notes.push(format!(
-        "{} with {} vectors: {rows} documents, prefix {public}, residual {}, in place of 100,000 \
+        "{} with {} vectors: {rows} documents, prefix {prefix_width}, residual {}, in place of 100,000 \
          e5-small passages. Three of MiniLM's coordinates are dead, so a key counts as determined \
          when the pairs reach every direction in which residuals vary.",
         corpus.name,
         corpus.encoder,
-        width - public
+        width - prefix_width
     ));
     section.notes.push(
         "Recovered residuals are matched by cosine; targets in a cell without a pair are misses; \

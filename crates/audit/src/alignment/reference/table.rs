@@ -4,7 +4,7 @@ use anyhow::Context;
 use shard_geometry::Pca;
 
 use super::*;
-use crate::alignment::procrustes::{Rotated, turned_back};
+use crate::alignment::procrustes::{Rotated, rotated_back};
 use crate::finding::{Plot, Series};
 use crate::subject::{Corpus, coordinates};
 use crate::tools::statistics::hierarchical_interval;
@@ -77,8 +77,8 @@ pub fn reproduce_reference(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Resul
         series: lines,
     });
     drop(native);
-    let public = (all.width() / 4).max(1);
-    let prefixes = all.columns(0..public);
+    let prefix_width = (all.width() / 4).max(1);
+    let prefixes = all.columns(0..prefix_width);
     drop(all);
     progress("reference: prefixes");
     let direct = Lookups { native: &prefixes, pairs: 0, estimator: Estimator::Procrustes };
@@ -91,7 +91,7 @@ pub fn reproduce_reference(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Resul
     }
     section.notes.push(format!(
         "{} with {} vectors in place of e5-small: {} targets among {} rows, k = {kept}, prefix \
-         {public}. Known pairs are of rows that are not targets. `procrustes` completes the \
+         {prefix_width}. Known pairs are of rows that are not targets. `procrustes` completes the \
          rotation arbitrarily, as the paper's attack does; `ols` needs fewer pairs.",
         corpus.name,
         corpus.encoder,
@@ -141,7 +141,7 @@ impl Table<'_> {
             let pairs =
                 (attack.pairs > 0).then(|| Pairs::of(&rotated.native, &rotated.rows, &shown));
             let rows = rotated.rows.select(&probes);
-            let found = turned_back(&rows, pairs.as_ref(), attack.estimator)?;
+            let found = rotated_back(&rows, pairs.as_ref(), attack.estimator)?;
             Ok(self.judged(draw, &found, attack.native))
         });
         let judged = judged.collect::<Result<Vec<_>>>()?;

@@ -15,7 +15,7 @@ const ALTERNATIONS: usize = 400;
 pub(super) const ROUNDS: usize = 3;
 
 /// Turns rows under a fresh key of so many rounds; three are the key in use.
-pub(super) fn turned(residuals: &Matrix, rounds: usize, rng: &mut impl Rng) -> Matrix {
+pub(super) fn rotated(residuals: &Matrix, rounds: usize, rng: &mut impl Rng) -> Matrix {
     let mut rows = residuals.clone();
     let width = rows.width();
     if rounds == ROUNDS {

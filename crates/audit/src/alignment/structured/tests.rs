@@ -4,7 +4,7 @@ use crate::tools::matrix::normal;
 /// Relative errors with the structure and by least squares.
 fn errors(rounds: usize, width: usize, pairs: usize) -> (f64, f64) {
     let native = normal(width + 10, width, 5);
-    let rows = turned(&native, rounds, &mut generator(6, 0));
+    let rows = rotated(&native, rounds, &mut generator(6, 0));
     let shown = Pairs::of(&native, &rows, &(0..pairs).collect::<Vec<_>>());
     let held_out: Vec<usize> = (width..width + 10).collect();
     let (attacked, truth) = (rows.select(&held_out), native.select(&held_out));
@@ -49,13 +49,13 @@ fn rows_that_no_key_made_are_not_solved() {
 #[test]
 fn only_structured_keys_of_a_width_that_can_be_solved_get_a_verdict() {
     use super::super::axes::tests::subject;
-    // Of 16 coordinates 12 are private; of 0 public ones all 16 are.
+    // Of 16 coordinates 12 are residual; without a prefix all 16 are.
     let mut other_width = subject(100, 16, 2, true);
     other_width.keys = KeyFamily::Structured;
     let section = channel(&other_width, &|_| ()).expect("a section");
     assert_eq!((section.verdict, section.headline), (None, None));
     let mut solvable = other_width;
-    solvable.public = 0;
+    solvable.prefix_width = 0;
     let rng = &mut generator(2, 0);
     solvable.view.releases =
         vec![protect(&solvable.coordinates, &solvable.cells, solvable.keys, rng)];

@@ -8,7 +8,7 @@ use shard_geometry::gaussian::Normals;
 use shard_geometry::{Pca, VectorSet};
 
 const WIDTH: usize = 48;
-const PUBLIC: usize = 12;
+const PREFIX_WIDTH: usize = 12;
 
 /// Notes under keys, in so many cells and with no prefix at the server.
 fn subject(documents: usize, cells: usize) -> Subject {
@@ -19,12 +19,12 @@ fn subject(documents: usize, cells: usize) -> Subject {
     let pca = Pca::fit(&vectors).expect("a model");
     let coordinates = coordinates(&pca, &vectors);
     let cells: Vec<u32> = (0..documents).map(|row| (row % cells) as u32).collect();
-    let residuals = coordinates.columns(PUBLIC..WIDTH);
+    let residuals = coordinates.columns(PREFIX_WIDTH..WIDTH);
     let release = protect(&residuals, &cells, KeyFamily::Orthogonal, &mut generator(5, 0));
     Subject {
         vectors: Matrix::from_vectors(&vectors),
         coordinates,
-        public: PUBLIC,
+        prefix_width: PREFIX_WIDTH,
         cells,
         keys: KeyFamily::Orthogonal,
         texts: Some(texts),
@@ -120,7 +120,7 @@ fn exported_views_are_vectors_of_the_documents_named() {
     let at = names.iter().position(|name| name == "ols-64").expect("a view");
     let off = matrices[at].values().iter().zip(matrices[1].values()).map(|(a, b)| (a - b).powi(2));
     let truth = subject.coordinates.select(&documents);
-    let prefix: f64 = truth.columns(0..PUBLIC).values().iter().map(|x| x * x).sum();
+    let prefix: f64 = truth.columns(0..PREFIX_WIDTH).values().iter().map(|x| x * x).sum();
     let off: f64 = off.sum();
     assert!(off > 0.1 * prefix && off < 1.5 * prefix, "{off} of {prefix}");
 }

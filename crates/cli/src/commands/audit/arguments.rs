@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use shard_audit::foils::Foil;
+use shard_audit::baselines::Baseline;
 use shard_audit::report::channels::{CHANNELS, Channel};
 
 use crate::args::{VaultArguments, positive};
-use crate::foils;
+use crate::baselines;
 
 #[derive(Args)]
 pub struct Audit {
@@ -20,7 +20,7 @@ pub struct Audit {
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
     /// Audit somebody else's transformed vectors instead: .npy, one a row
-    #[arg(long, value_name = "FILE", requires = "originals", conflicts_with_all = ["vault", "key_file", "foil"])]
+    #[arg(long, value_name = "FILE", requires = "originals", conflicts_with_all = ["vault", "key_file", "baseline"])]
     pub release: Option<PathBuf>,
     /// What they were made from, in the same order
     #[arg(long, value_name = "FILE", requires = "release")]
@@ -29,8 +29,8 @@ pub struct Audit {
     #[arg(long, value_name = "FILE", requires = "release")]
     pub second: Option<PathBuf>,
     /// Audit another way to protect the vault's vectors, to compare with
-    #[arg(long, value_name = "NAME", value_parser = foils::one)]
-    pub foil: Option<Foil>,
+    #[arg(long, value_name = "NAME", value_parser = baselines::one)]
+    pub baseline: Option<Baseline>,
     /// Sample queries, for what requests give away
     #[arg(long, value_name = "FILE", conflicts_with = "release")]
     pub queries: Option<PathBuf>,

@@ -102,7 +102,7 @@ pub fn subject(originals: &VectorSet, releases: Vec<Release>, seed: u64) -> Resu
     Ok(Subject {
         vectors: Matrix::from_vectors(originals),
         coordinates: first,
-        public: 0,
+        prefix_width: 0,
         cells: vec![0; originals.rows()],
         keys: KeyFamily::Orthogonal,
         texts: None,

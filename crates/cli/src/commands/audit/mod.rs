@@ -226,19 +226,19 @@ fn summary(sections: &[Section]) -> String {
             chance.map_or(String::new(), figure::number),
         ]
     };
-    let (own, foils): (Vec<&Section>, Vec<&Section>) =
+    let (own, baselines): (Vec<&Section>, Vec<&Section>) =
         sections.iter().partition(|section| channels::scope(&section.name).is_own());
     let header = ["channel", "verdict", "figure", "chance"];
     let lines = |sections: &[&Section]| {
         table(&header, &sections.iter().map(|section| row(section)).collect::<Vec<_>>())
     };
-    match (own.is_empty(), foils.is_empty()) {
+    match (own.is_empty(), baselines.is_empty()) {
         (_, true) => lines(&own),
-        (true, false) => lines(&foils),
+        (true, false) => lines(&baselines),
         (false, false) => format!(
             "{}\n\n  for comparison, other ways to protect these vectors\n{}",
             lines(&own),
-            lines(&foils)
+            lines(&baselines)
         ),
     }
 }

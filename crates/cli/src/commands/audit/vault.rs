@@ -11,7 +11,7 @@ use shard_audit::report::shape;
 use shard_audit::subject::{KeyFamily, Subject, coordinates};
 use shard_audit::tools::matrix::Matrix;
 use shard_audit::view::SeenRequest;
-use shard_client::{Collection, TransformKind, release, stored_vectors};
+use shard_client::{Collection, TransformKind, published_rows, stored_vectors};
 use shard_geometry::VectorSet;
 use shard_protocol::{RowBatch, RowHandle};
 
@@ -31,7 +31,7 @@ pub fn audited(arguments: &Audit) -> Result<Audited> {
     let queries = read_sample_queries(arguments)?;
     let vault = unlock::open(&arguments.vault())?;
     let collection = Collection::open(&vault)?;
-    let (all, batch) = (stored_vectors(&vault)?, release(&vault)?);
+    let (all, batch) = (stored_vectors(&vault)?, published_rows(&vault)?);
     drop(vault);
 
     let (model, index) = (collection.model(), collection.index());
@@ -57,16 +57,18 @@ pub fn audited(arguments: &Audit) -> Result<Audited> {
     if texts.is_none() {
         notes.push("No texts were given (--texts): nothing was read out of vectors.".to_owned());
     }
-    if let Some(foil) = arguments.foil {
-        let release = foil.protect(&vectors, arguments.seed)?.release();
-        notes.push(format!("What is audited is not Shard but the foil `{foil}` of its vectors."));
+    if let Some(baseline) = arguments.baseline {
+        let release = baseline.protect(&vectors, arguments.seed)?.release();
+        notes.push(format!(
+            "What is audited is not Shard but the baseline `{baseline}` of its vectors."
+        ));
         notes.extend(foreign::note_on_width(vectors.width(), release.rows.width()));
         let subject = Subject {
             texts,
             queries: queries.as_ref().map(Matrix::from_vectors),
             ..foreign::subject(&vectors, vec![release], arguments.seed)?
         };
-        let name = format!("{name} as {foil}");
+        let name = format!("{name} as {baseline}");
         return Ok(Audited { subject, name, documents, ids, whole: None, notes });
     }
     let requests = match &queries {
@@ -91,7 +93,7 @@ pub fn audited(arguments: &Audit) -> Result<Audited> {
         subject: Subject {
             coordinates: coordinates(model.pca(), &vectors),
             vectors: Matrix::from_vectors(&vectors),
-            public: model.split().public(),
+            prefix_width: model.split().prefix(),
             cells: renumbered(kept.iter().map(|&row| cells[row])),
             keys: match model.settings().transform {
                 TransformKind::Orthogonal => KeyFamily::Orthogonal,

@@ -17,7 +17,7 @@ use serde::Serialize;
 use shard_client::Transport;
 use shard_client::remote::Remote;
 use shard_protocol::{
-    Candidates, CellTag, DeleteRows, Epoch, FetchBlob, Leak, Limits, MessageKind, OpenSession,
+    Candidates, CellHandle, DeleteRows, Epoch, FetchBlob, Leak, Limits, MessageKind, OpenSession,
     OpenSlotsSession, PutBlob, Refusal, RerankRequest, Revision, RowHandle, SessionId,
     SlotsRequest, declassify, message_kind,
 };
@@ -208,7 +208,7 @@ impl Maker {
         }
         cells.retain(|rows| !rows.is_empty());
         let groups = cells.iter().map(Vec::len).collect();
-        let tags = (0..cells.len() as u64).map(CellTag).collect();
+        let tags = (0..cells.len() as u64).map(CellHandle).collect();
         let cells = declassify(cells, Leak::CandidateHandles);
         Ok((Candidates::new(declassify(tags, Leak::ActiveCells), cells)?, groups))
     }

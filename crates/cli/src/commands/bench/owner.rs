@@ -7,7 +7,7 @@ use rand::rngs::SysRng;
 use shard_client::vault::{KdfCost, MIN_KEY_FILE_BYTES, Unlock};
 use shard_client::{
     CellCount, Choice, Collection, Documents, SearchOptions, Settings, create_vault, ingest,
-    release,
+    published_rows,
 };
 use shard_geometry::{Ranked, VectorSet};
 use shard_protocol::RowBatch;
@@ -60,7 +60,7 @@ impl Owner {
         bar.finish_and_clear();
         done?;
         let collection = Collection::open(&vault)?;
-        let rows = release(&vault)?;
+        let rows = published_rows(&vault)?;
         Ok(Self { collection, rows, queries, options })
     }
 

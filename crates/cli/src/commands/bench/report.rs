@@ -123,7 +123,7 @@ impl Run {
             "workload": {
                 "documents": owner.collection.index().rows(),
                 "width": split.width(),
-                "d_pub": split.public(),
+                "d_pub": split.prefix(),
                 "cells": cells,
                 "candidates": arguments.corpus.candidates,
                 "threads": arguments.threads,
@@ -144,7 +144,7 @@ impl Run {
             })
         };
         let trials: Vec<Value> = self.trials.iter().map(trial).collect();
-        let value = json!({ "d_pub": owner.collection.model().split().public(), "trials": trials });
+        let value = json!({ "d_pub": owner.collection.model().split().prefix(), "trials": trials });
         let path = directory.join("candidates.json");
         std::fs::write(&path, value.to_string())
             .with_context(|| format!("cannot write {}", path.display()))

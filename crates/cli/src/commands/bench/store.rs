@@ -12,8 +12,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;
 use shard_protocol::{
-    Candidates, CellTag, CollectionName, ContentTag, Epoch, Leak, Revision, Row, RowBatch,
-    RowHandle, declassify,
+    Candidates, CellHandle, CollectionName, Epoch, Leak, Revision, Row, RowBatch, RowHandle,
+    RowMac, declassify,
 };
 use shard_store::{RedbRows, RowStore, StoreOptions};
 
@@ -107,7 +107,7 @@ pub fn run(arguments: &Store, output: &Output<'_>) -> Result<()> {
 /// Rows by pseudorandom handles, in cells in turn.
 struct Corpus {
     handles: Vec<RowHandle>,
-    tags: Vec<CellTag>,
+    tags: Vec<CellHandle>,
 }
 
 impl Corpus {
@@ -117,7 +117,8 @@ impl Corpus {
         let mut handles: Vec<RowHandle> =
             words(arguments.rows).into_iter().map(RowHandle).collect();
         handles.sort_unstable(); // the order in which they are published
-        let mut tags: Vec<CellTag> = words(arguments.cells).into_iter().map(CellTag).collect();
+        let mut tags: Vec<CellHandle> =
+            words(arguments.cells).into_iter().map(CellHandle).collect();
         tags.sort_unstable();
         Self { handles, tags }
     }
@@ -138,7 +139,7 @@ impl Corpus {
                 declassify(arguments.width, Leak::CollectionShape),
                 declassify(handles.iter().enumerate().map(row).collect(), Leak::StoredRows),
             );
-            let tags = vec![ContentTag([0; 16]); handles.len()];
+            let tags = vec![RowMac([0; 16]); handles.len()];
             let (stored, took) =
                 timed(|| rows.upsert(&CollectionName::default(), REVISION, batch, &tags));
             stored?;

@@ -65,7 +65,7 @@ pub fn run(arguments: &Serve, json: Option<&Path>) -> Result<()> {
     let open = !tokens.are_required();
     let service = Service {
         server: Server::new(engine.rows, limits).with_session_bytes(settings.session_bytes),
-        upkeep: engine.upkeep,
+        maintenance: engine.maintenance,
         tokens,
         tls,
         snapshots: directory.join("snapshots"),

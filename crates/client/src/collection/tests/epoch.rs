@@ -1,27 +1,27 @@
 use super::*;
-use crate::upkeep::RefitReason;
+use crate::drift::RefitReason;
 
 #[test]
 fn a_rekey_keeps_the_model_and_changes_every_name_and_row() {
     for cells in [CellCount::Cells(4), CellCount::Micro] {
         let mut world = World::with(cells, 30);
         let (before, names) = (world.collection(), world.handles());
-        let kept = upkeep(&world.vault).unwrap();
-        let rows = release(&world.vault).unwrap().into_rows();
+        let kept = model_drift(&world.vault).unwrap();
+        let rows = published_rows(&world.vault).unwrap().into_rows();
         let done = rekey(&mut world.vault, &|_| (), &mut world.rng).unwrap();
         assert_eq!(done, NewEpoch { epoch: Epoch(2), documents: 30 });
         let after = world.collection();
         assert_eq!(after.epoch(), Epoch(2));
-        assert_eq!(release(&world.vault).unwrap().epoch(), Epoch(2));
+        assert_eq!(published_rows(&world.vault).unwrap().epoch(), Epoch(2));
         assert!(world.handles().is_disjoint(&names));
         let coordinates: HashSet<_> = rows.into_iter().map(|row| row.coordinates).collect();
-        let now = release(&world.vault).unwrap();
+        let now = published_rows(&world.vault).unwrap();
         assert!(now.rows().iter().all(|row| !coordinates.contains(&row.coordinates)));
         assert_eq!(after.model().pca().basis(), before.model().pca().basis());
         assert_eq!(after.model().candidates(), before.model().candidates());
         assert_eq!(after.index().ids(), before.index().ids());
         assert_eq!(after.index().prefixes(), before.index().prefixes());
-        assert_eq!(upkeep(&world.vault).unwrap(), kept);
+        assert_eq!(model_drift(&world.vault).unwrap(), kept);
         world.check();
     }
 }
@@ -32,10 +32,10 @@ fn a_refit_fits_the_documents_that_are_there() {
     // Documents of eight dimensions, then others of sixteen.
     let narrow = vectors(&mut world.rng, 40, 8);
     world.ingest(&ids(0..40), &narrow);
-    assert_eq!(upkeep(&world.vault).unwrap().refit_due(), []);
+    assert_eq!(model_drift(&world.vault).unwrap().refit_due(), []);
     let wide = vectors(&mut world.rng, 60, WIDTH);
     world.ingest(&ids(40..100), &wide);
-    let moved = upkeep(&world.vault).unwrap();
+    let moved = model_drift(&world.vault).unwrap();
     assert_eq!((moved.late(), moved.documents()), (60, 100));
     assert!(moved.now().outside_basis > 0.01, "{:?}", moved.now());
     let reasons = moved.refit_due();
@@ -46,7 +46,7 @@ fn a_refit_fits_the_documents_that_are_there() {
     let done = refit(&mut world.vault, None, &|_| (), &mut world.rng).unwrap();
     assert_eq!(done, NewEpoch { epoch: Epoch(2), documents: 100 });
     assert!(world.handles().is_disjoint(&names));
-    let fresh = upkeep(&world.vault).unwrap();
+    let fresh = model_drift(&world.vault).unwrap();
     assert_eq!((fresh.late(), fresh.refit_due().len()), (0, 0));
     assert!(fresh.fitted().outside_basis < 1e-6);
     world.check();
@@ -63,17 +63,17 @@ fn documents_like_the_fitted_ones_are_no_drift() {
     world.ingest(&ids(0..600), &first);
     let more = vectors(&mut world.rng, 240, WIDTH);
     world.ingest(&ids(600..840), &more);
-    let now = upkeep(&world.vault).unwrap();
+    let now = model_drift(&world.vault).unwrap();
     assert_eq!((now.late(), now.documents()), (240, 840));
     assert_eq!(now.refit_due(), [], "{now:?}");
     // One that is given again as it was has not changed.
     world.ingest(&ids(0..600), &first);
-    assert_eq!(upkeep(&world.vault).unwrap().late(), 240);
+    assert_eq!(model_drift(&world.vault).unwrap().late(), 240);
     // A replaced document is a new one, and a deleted one is forgotten.
     world.ingest(&ids(0..1), &vectors(&mut ChaCha20Rng::seed_from_u64(3), 1, WIDTH));
-    assert_eq!(upkeep(&world.vault).unwrap().late(), 241);
+    assert_eq!(model_drift(&world.vault).unwrap().late(), 241);
     world.delete(&["doc-0", "doc-600", "doc-1"]).unwrap();
-    let now = upkeep(&world.vault).unwrap();
+    let now = model_drift(&world.vault).unwrap();
     assert_eq!((now.late(), now.documents()), (239, 837));
 }
 

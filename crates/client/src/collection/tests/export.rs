@@ -63,14 +63,14 @@ fn an_exported_vault_refuses_everything_but_a_search() {
         rekey(&mut vault, &|_| (), &mut rng).map(drop),
         export_query_vault(&vault, &elsewhere, &colleague(), cost(), &mut rng).map(drop),
         vault.prepare_recovery(&mut rng).map(drop).map_err(ClientError::from),
-        release(&vault).map(drop),
+        published_rows(&vault).map(drop),
         stored_vectors(&vault).map(drop),
-        upkeep(&vault).map(drop),
+        model_drift(&vault).map(drop),
     ];
     let searcher = searcher(&world.vault);
     let (server, go_on) = (searcher.transport(), |_| ControlFlow::Continue(()));
     let saved = backup(&mut vault, BackupOptions::default(), server, &go_on).map(drop);
-    let (theirs, rows) = (Collection::open(&vault).unwrap(), release(&world.vault).unwrap());
+    let (theirs, rows) = (Collection::open(&vault).unwrap(), published_rows(&world.vault).unwrap());
     let published = publish(&theirs, &rows, server, &go_on);
     assert!(matches!(published, Err(ClientError::SearchOnly)), "{published:?}");
     for refusal in refusals.into_iter().chain([saved]) {

@@ -92,17 +92,17 @@ impl World {
     }
 
     fn handles(&self) -> HashSet<RowHandle> {
-        release(&self.vault).unwrap().rows().iter().map(|row| row.handle).collect()
+        published_rows(&self.vault).unwrap().rows().iter().map(|row| row.handle).collect()
     }
 
-    /// Everything goes together: index, vectors and release.
+    /// Everything goes together: index, vectors and published rows.
     fn check(&self) {
         let (collection, vectors) = (self.collection(), stored_vectors(&self.vault).unwrap());
         let index = collection.index();
         assert_eq!(vectors.rows(), index.rows());
         let mut named = index.handles_in_use();
         assert_eq!(named.len(), index.rows() + index.canaries().len());
-        for row in release(&self.vault).unwrap().rows() {
+        for row in published_rows(&self.vault).unwrap().rows() {
             assert!(named.remove(&row.handle), "a row that the index does not know");
         }
         assert!(named.is_empty(), "a document without a row");
@@ -130,10 +130,10 @@ impl Transport for Embedded {
     }
 }
 
-/// A server that holds the vault's release.
+/// A server that holds the published rows of the vault.
 fn searcher(vault: &Vault) -> Searcher<Embedded> {
     let server = Server::new(Arc::new(MemoryRows::new()), Limits::default());
-    server.hold(&CollectionName::default(), release(vault).unwrap()).unwrap();
+    server.hold(&CollectionName::default(), published_rows(vault).unwrap()).unwrap();
     Searcher::new(Embedded(server))
 }
 

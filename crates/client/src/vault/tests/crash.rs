@@ -22,7 +22,7 @@ fn create_on(disk: Disk) -> Result<Vault, VaultError> {
     Vault::create_on(disk, keyring, &key_file(1), lowest_cost(), &mut rng)
 }
 
-/// Model, index and release, in generation 1.
+/// Model, index and published rows, in generation 1.
 fn old_vault() -> (TempDir, Vault) {
     let (parent, mut vault) = new_vault();
     commit(
@@ -30,7 +30,7 @@ fn old_vault() -> (TempDir, Vault) {
         &[
             (FileKind::Model, b"old model"),
             (FileKind::Index, b"index"),
-            (FileKind::Release, b"release"),
+            (FileKind::PublishedRows, b"release"),
         ],
     );
     (parent, vault)

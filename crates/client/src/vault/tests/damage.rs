@@ -230,14 +230,14 @@ fn a_chunk_altered_after_the_check_stops_the_stream_for_good() {
 fn a_release_altered_after_the_check_is_never_taken_for_the_one_committed() {
     use std::io::{Read, Seek, SeekFrom};
     let (_parent, mut vault) = new_vault();
-    commit(&mut vault, &[(FileKind::Release, &vec![5; 3 << 20])]);
+    commit(&mut vault, &[(FileKind::PublishedRows, &vec![5; 3 << 20])]);
     // At the start, within the second chunk, and the very last byte.
     for position in [0, (1 << 20) + 1000, (3 << 20) - 1] {
         let altered = || {
-            let reader = vault.reader(FileKind::Release).unwrap();
+            let reader = vault.reader(FileKind::PublishedRows).unwrap();
             let mut file = fs::OpenOptions::new()
                 .write(true)
-                .open(file_of(&vault, FileKind::Release))
+                .open(file_of(&vault, FileKind::PublishedRows))
                 .unwrap();
             let put = |file: &mut File, byte| {
                 file.seek(SeekFrom::Start(frame::HEADER_BYTES as u64 + position)).unwrap();
@@ -258,6 +258,6 @@ fn a_release_altered_after_the_check_is_never_taken_for_the_one_committed() {
         assert!(read.len() <= 2 << 20, "the last bytes wait for the check");
         assert!(reader.read(&mut [0]).is_err(), "a failure is not an end");
         restore();
-        assert_eq!(vault.read(FileKind::Release).unwrap().len(), 3 << 20);
+        assert_eq!(vault.read(FileKind::PublishedRows).unwrap().len(), 3 << 20);
     }
 }

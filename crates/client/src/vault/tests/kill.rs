@@ -20,7 +20,7 @@ fn child_that_commits_until_killed() {
     let mut vault = Vault::open(Path::new(&directory), &key_file(1)).unwrap();
     loop {
         let payload = payload(vault.generation() + 1);
-        commit(&mut vault, &[(FileKind::Model, &payload), (FileKind::Release, &payload)]);
+        commit(&mut vault, &[(FileKind::Model, &payload), (FileKind::PublishedRows, &payload)]);
         println!("committed {}", vault.generation());
         io::stdout().flush().unwrap();
     }
@@ -50,7 +50,7 @@ fn a_killed_process_leaves_its_last_commit_or_a_later_one() {
         let mut vault = reopen(&vault).unwrap();
         let generation = vault.generation();
         assert!(generation >= announced.expect("the child commits until it is killed"));
-        for kind in [FileKind::Model, FileKind::Release] {
+        for kind in [FileKind::Model, FileKind::PublishedRows] {
             assert!(*vault.read(kind).unwrap() == payload(generation));
         }
         drop(vault.transaction().expect("the lock died with its holder"));

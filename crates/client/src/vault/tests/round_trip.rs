@@ -31,7 +31,7 @@ fn payloads_around_chunk_boundaries_survive_whole_and_streamed() {
         [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2 * CHUNK_BYTES, 2 * CHUNK_BYTES + 77]
     {
         let payload = pattern(length);
-        for kind in [FileKind::Vectors, FileKind::Release] {
+        for kind in [FileKind::Vectors, FileKind::PublishedRows] {
             commit(&mut vault, &[(kind, &payload)]);
             assert!(*vault.read(kind).unwrap() == payload, "{kind} {length}");
 

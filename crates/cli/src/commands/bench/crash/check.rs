@@ -8,8 +8,8 @@ use rand::rngs::StdRng;
 use shard_client::Transport;
 use shard_geometry::gaussian::Normals;
 use shard_protocol::{
-    Candidates, CellTag, CollectionState, ContentTag, Epoch, Leak, Limits, ListTags, MessageKind,
-    Refusal, RerankRequest, RerankResponse, RowHandle, RowTags, declassify, message_kind,
+    Candidates, CellHandle, CollectionState, Epoch, Leak, Limits, ListMacs, MessageKind, Refusal,
+    RerankRequest, RerankResponse, RowHandle, RowMac, RowMacs, declassify, message_kind,
 };
 use shard_rlwe::{
     Entropy, Objective, OperandBound, OperandScale, RequestKey, ScoreScale, Workload, plan,
@@ -48,13 +48,13 @@ pub fn state(server: &dyn Transport) -> Result<CollectionState> {
 }
 
 /// The tag of every row of an epoch.
-pub fn tags(server: &dyn Transport, epoch: Epoch) -> Result<BTreeMap<u64, ContentTag>> {
+pub fn tags(server: &dyn Transport, epoch: Epoch) -> Result<BTreeMap<u64, RowMac>> {
     let mut all = BTreeMap::new();
     let mut after = None;
     loop {
         let from = after.map(|handle| declassify(handle, Leak::StoredRows));
-        let list = ListTags::new(declassify(epoch, Leak::CollectionShape), from);
-        let page = RowTags::decode(&ask(server, list.encode())?, &Limits::default())?;
+        let list = ListMacs::new(declassify(epoch, Leak::CollectionShape), from);
+        let page = RowMacs::decode(&ask(server, list.encode())?, &Limits::default())?;
         all.extend(page.tags.iter().map(|(handle, tag)| (handle.0, *tag)));
         if !page.is_full() {
             return Ok(all);
@@ -70,7 +70,7 @@ pub fn misscored(
     epoch: Epoch,
     width: usize,
 ) -> Result<usize> {
-    let mut cells: BTreeMap<CellTag, Vec<(RowHandle, Vec<i32>)>> = BTreeMap::new();
+    let mut cells: BTreeMap<CellHandle, Vec<(RowHandle, Vec<i32>)>> = BTreeMap::new();
     for (&handle, &version) in sample {
         let row = row(handle, version, epoch, width);
         cells.entry(row.cell).or_default().push((row.handle, row.coordinates));
@@ -101,7 +101,7 @@ pub fn misscored(
             merging: false,
             session_requests: 1,
         },
-        Objective::Latency,
+        Objective::Compute,
     );
     let count = sample.len();
     let scale =

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use shard_protocol::{CellTag, ContentTag, Epoch, Leak, Row, RowBatch, RowHandle, declassify};
+use shard_protocol::{CellHandle, Epoch, Leak, Row, RowBatch, RowHandle, RowMac, declassify};
 
 /// Cells that rows are spread over.
 pub const CELLS: u64 = 64;
@@ -14,16 +14,16 @@ pub type Versions = BTreeMap<u64, u32>;
 pub fn row(handle: u64, version: u32, epoch: Epoch, width: usize) -> Row {
     let mut state = handle ^ u64::from(version).rotate_left(40) ^ epoch.0.rotate_left(20);
     let coordinates = (0..width).map(|_| (mix(&mut state) >> 47) as i32 - (1 << 16)).collect();
-    Row { cell: CellTag(handle % CELLS), handle: RowHandle(handle), coordinates }
+    Row { cell: CellHandle(handle % CELLS), handle: RowHandle(handle), coordinates }
 }
 
 /// The tag that goes with it.
-pub fn tag(handle: u64, version: u32, epoch: Epoch) -> ContentTag {
+pub fn tag(handle: u64, version: u32, epoch: Epoch) -> RowMac {
     let mut tag = [0; 16];
     tag[..8].copy_from_slice(&handle.to_le_bytes());
     tag[8..12].copy_from_slice(&version.to_le_bytes());
     tag[12..].copy_from_slice(&(epoch.0 as u32).to_le_bytes());
-    ContentTag(tag)
+    RowMac(tag)
 }
 
 /// Splitmix64.
@@ -36,7 +36,7 @@ pub fn mix(state: &mut u64) -> u64 {
 }
 
 /// A batch of rows with its tags, as they are published.
-pub fn batch(versions: &Versions, epoch: Epoch, width: usize) -> (RowBatch, Vec<ContentTag>) {
+pub fn batch(versions: &Versions, epoch: Epoch, width: usize) -> (RowBatch, Vec<RowMac>) {
     let rows = versions.iter().map(|(&handle, &version)| row(handle, version, epoch, width));
     let tags = versions.iter().map(|(&handle, &version)| tag(handle, version, epoch)).collect();
     let batch = RowBatch::new(
@@ -130,7 +130,7 @@ impl Ledger {
     }
 
     /// Compares with what the server holds now, and settles what was in doubt by it.
-    pub fn settle(&mut self, observed: &BTreeMap<u64, ContentTag>, epoch: Epoch) -> Faults {
+    pub fn settle(&mut self, observed: &BTreeMap<u64, RowMac>, epoch: Epoch) -> Faults {
         let before = self.faults(observed, epoch);
         let Some(change) = self.doubt.take() else { return before };
         // The change happened, or it did not; of the two the one that explains more.
@@ -149,7 +149,7 @@ impl Ledger {
         Faults { torn: usize::from(halves), ..least }
     }
 
-    fn faults(&self, observed: &BTreeMap<u64, ContentTag>, epoch: Epoch) -> Faults {
+    fn faults(&self, observed: &BTreeMap<u64, RowMac>, epoch: Epoch) -> Faults {
         let as_acknowledged = |(handle, version): (&u64, &u32)| {
             observed.get(handle) == Some(&tag(*handle, *version, epoch))
         };
@@ -167,7 +167,7 @@ mod tests {
 
     const EPOCH: Epoch = Epoch(1);
 
-    fn observed(rows: &[(u64, u32)]) -> BTreeMap<u64, ContentTag> {
+    fn observed(rows: &[(u64, u32)]) -> BTreeMap<u64, RowMac> {
         rows.iter().map(|&(handle, version)| (handle, tag(handle, version, EPOCH))).collect()
     }
 

@@ -9,8 +9,7 @@ use anyhow::{Context, Result};
 use shard_client::Transport;
 use shard_client::remote::Remote;
 use shard_protocol::{
-    ActivateEpoch, ContentTag, DeleteRows, Epoch, Leak, PublishRows, Revision, RowHandle,
-    declassify,
+    ActivateEpoch, DeleteRows, Epoch, Leak, PublishRows, Revision, RowHandle, RowMac, declassify,
 };
 
 use super::check::{Failure, ask, misscored, state, tags};
@@ -128,9 +127,9 @@ impl Writer {
     }
 
     /// Compares its rows with all rows of the collection.
-    pub fn settle(&mut self, all: &BTreeMap<u64, ContentTag>) -> Faults {
+    pub fn settle(&mut self, all: &BTreeMap<u64, RowMac>) -> Faults {
         let start = first_handle(self.number);
-        let own: BTreeMap<u64, ContentTag> = all
+        let own: BTreeMap<u64, RowMac> = all
             .range(start..first_handle(self.number + 1))
             .map(|(handle, tag)| (*handle, *tag))
             .collect();

@@ -14,13 +14,13 @@ const VECTORS_VERSION: u16 = 1;
 ///
 /// # Errors
 /// When the vault is empty, or a query vault, which has no rows.
-pub fn release(vault: &Vault) -> Result<RowBatch, ClientError> {
+pub fn published_rows(vault: &Vault) -> Result<RowBatch, ClientError> {
     vault.require_owner("give out rows (only its server has them: --server)")?;
-    if !vault.contains(FileKind::Release) {
+    if !vault.contains(FileKind::PublishedRows) {
         return Err(ClientError::Empty);
     }
     let unlimited = Limits { bytes: usize::MAX, rows: u32::MAX as usize, ..Limits::default() };
-    RowBatch::decode(&vault.read(FileKind::Release)?, &unlimited)
+    RowBatch::decode(&vault.read(FileKind::PublishedRows)?, &unlimited)
         .map_err(|error| unusable("release")(PayloadError::Invalid(error.to_string())))
 }
 

@@ -1,11 +1,11 @@
-//! A collection under a foil: what the server stores, what the client keeps, and searches.
+//! A collection under a baseline: what the server stores, what the client keeps, and searches.
 
 use anyhow::{Context, Result};
 use shard_geometry::gaussian::Normals;
 use shard_geometry::{OrthogonalKey, Pca, ProductQuantizer, QuantizedRows, VectorSet};
 
+use super::baseline::Baseline;
 use super::encrypted::Operands;
-use super::foil::Foil;
 use super::gaussian;
 use crate::tools::matrix::Matrix;
 use crate::tools::statistics::generator;
@@ -93,7 +93,7 @@ enum Kept {
 
 /// A protected collection.
 pub struct Protected {
-    foil: Foil,
+    baseline: Baseline,
     stored: Stored,
     kept: Kept,
 }
@@ -101,11 +101,11 @@ pub struct Protected {
 /// Keys print as nothing.
 impl std::fmt::Debug for Protected {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "Protected({})", self.foil)
+        write!(formatter, "Protected({})", self.baseline)
     }
 }
 
-impl Foil {
+impl Baseline {
     /// Protects vectors. The same seed gives the same keys, codebooks and noise.
     ///
     /// `global` keeps `k = d/2` coordinates, rounded down to whole parts of four.
@@ -146,7 +146,7 @@ impl Foil {
                 project(vectors, Matrix::new(width, entries))
             }
         };
-        Ok(Protected { foil: *self, stored, kept })
+        Ok(Protected { baseline: *self, stored, kept })
     }
 }
 
@@ -186,9 +186,9 @@ fn project(vectors: &VectorSet, projection: Matrix) -> (Stored, Kept) {
 }
 
 impl Protected {
-    /// Which foil it is.
-    pub fn foil(&self) -> Foil {
-        self.foil
+    /// Which baseline it is.
+    pub fn baseline(&self) -> Baseline {
+        self.baseline
     }
 
     /// What the server stores.
@@ -220,7 +220,7 @@ impl Protected {
 }
 
 mod search;
-pub use search::{Run, evaluate_foil};
+pub use search::{Run, evaluate_baseline};
 
 #[cfg(test)]
 mod tests;

@@ -51,7 +51,7 @@ pub fn right(guesses: &[usize], targets: &[usize]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::foils::sample::mixture;
+    use crate::baselines::sample::mixture;
     use crate::subject::{KeyFamily, protect};
     use crate::tools::statistics::generator;
 

@@ -237,7 +237,7 @@ fn measure(corpus: &Corpus, section: &mut Section) -> Result<Vec<Case>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::foils::sample::judged_corpus;
+    use crate::baselines::sample::judged_corpus;
 
     #[test]
     fn noise_takes_utility_and_links_at_small_budgets_and_neither_at_large_ones() {

@@ -175,7 +175,7 @@ fn noisy(coordinates: &Matrix, deviation: f64, seed: u64) -> Matrix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::foils::sample::{judged_corpus, mixture, subject};
+    use crate::baselines::sample::{judged_corpus, mixture, subject};
 
     #[test]
     fn distortion_is_the_share_of_length_that_truncation_takes() {

@@ -29,19 +29,22 @@ const SCORE_GRID: f64 = 1.0 / (1_u64 << 40) as f64;
 pub(super) struct PlainShard {
     pub(super) pca: Pca,
     pub(super) coordinates: Matrix,
-    public: usize,
+    prefix_width: usize,
     prefixes: Vec<f32>,
 }
 
 impl PlainShard {
-    /// The collection's model with a prefix of `public` coordinates.
-    pub(super) fn fit(vectors: &VectorSet, public: usize) -> Result<Self> {
-        ensure!((1..=vectors.width()).contains(&public), "a prefix of {public} coordinates");
+    /// The collection's model with a prefix of `prefix_width` coordinates.
+    pub(super) fn fit(vectors: &VectorSet, prefix_width: usize) -> Result<Self> {
+        ensure!(
+            (1..=vectors.width()).contains(&prefix_width),
+            "a prefix of {prefix_width} coordinates"
+        );
         let pca = Pca::fit(vectors)?;
         let coordinates = coordinates(&pca, vectors);
-        let prefixes = coordinates.iter().flat_map(|row| &row[..public]).map(|&x| x as f32);
+        let prefixes = coordinates.iter().flat_map(|row| &row[..prefix_width]).map(|&x| x as f32);
         let prefixes = prefixes.collect();
-        Ok(Self { pca, coordinates, public, prefixes })
+        Ok(Self { pca, coordinates, prefix_width, prefixes })
     }
 
     /// The prefixes of all documents, as they are routed by.
@@ -59,11 +62,11 @@ impl PlainShard {
             .into_par_iter()
             .flat_map_iter(|row| {
                 let mut centred = self.pca.centred(queries.row(row));
-                centred.truncate(self.public);
+                centred.truncate(self.prefix_width);
                 centred.into_iter().map(|x| x as f32)
             })
             .collect();
-        Ok(FlatRouter::new(self.public, &self.prefixes)?.shortlist(&centred, candidates)?)
+        Ok(FlatRouter::new(self.prefix_width, &self.prefixes)?.shortlist(&centred, candidates)?)
     }
 
     /// The best `depth` of each shortlist by `<u_q, u_i> + <r_q, r_i>`, the query uncentred.
@@ -143,7 +146,7 @@ pub(super) fn judged(corpora: &[Corpus]) -> impl Iterator<Item = &Corpus> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::foils::sample::mixture;
+    use crate::baselines::sample::mixture;
     use shard_geometry::exact_top_k;
 
     #[test]

@@ -57,9 +57,9 @@ pub fn judged_corpus(rows: usize, width: usize, queries: usize) -> Corpus {
 pub fn subject(rows: usize, width: usize, seed: u64) -> Subject {
     let vectors = mixture(rows, width, 21);
     let coordinates = coordinates(&Pca::fit(&vectors).expect("a model"), &vectors);
-    let public = (width / 4).max(1);
+    let prefix_width = (width / 4).max(1);
     let cells: Vec<u32> = (0..rows as u32).map(|row| row % 4).collect();
-    let residuals = coordinates.columns(public..width);
+    let residuals = coordinates.columns(prefix_width..width);
     // The server's order is not the owner's.
     let documents: Vec<Option<usize>> = (0..rows).rev().map(Some).collect();
     let mut release = protect(&residuals, &cells, KeyFamily::Orthogonal, &mut generator(seed, 77));
@@ -69,7 +69,7 @@ pub fn subject(rows: usize, width: usize, seed: u64) -> Subject {
     Subject {
         vectors: Matrix::from_vectors(&vectors),
         coordinates,
-        public,
+        prefix_width,
         cells,
         keys: KeyFamily::Orthogonal,
         texts: None,

@@ -1,4 +1,4 @@
-//! The names of the foils.
+//! The names of the baselines.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 /// A way to protect vectors that Shard is compared with. `FromStr` and `Display` are its name on the
 /// command line; a Gaussian release may name its budget, `gaussian=512`.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Foil {
+pub enum Baseline {
     /// No protection: the server has the vectors.
     Raw,
     /// `v' = R V_k^T (x - mu)` with `k = d/2` under one Haar rotation, public product-quantisation
@@ -27,11 +27,11 @@ pub enum Foil {
     OrthogonalProjection,
 }
 
-impl Foil {
+impl Baseline {
     /// The budget of `gaussian` without a number.
     pub const EPSILON: f64 = 1.0;
 
-    /// Every foil, the Gaussian release at its default budget.
+    /// Every baseline, the Gaussian release at its default budget.
     pub const ALL: [Self; 6] = [
         Self::Raw,
         Self::Global,
@@ -42,7 +42,7 @@ impl Foil {
     ];
 }
 
-impl fmt::Display for Foil {
+impl fmt::Display for Baseline {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Raw => formatter.write_str("raw"),
@@ -58,7 +58,7 @@ impl fmt::Display for Foil {
     }
 }
 
-impl FromStr for Foil {
+impl FromStr for Baseline {
     type Err = anyhow::Error;
 
     fn from_str(name: &str) -> Result<Self> {
@@ -69,10 +69,10 @@ impl FromStr for Foil {
             }
             return Ok(Self::Gaussian { epsilon });
         }
-        let known = Self::ALL.into_iter().find(|foil| foil.to_string() == name);
+        let known = Self::ALL.into_iter().find(|baseline| baseline.to_string() == name);
         known.with_context(|| {
             let names: Vec<String> = Self::ALL.iter().map(Self::to_string).collect();
-            format!("no foil is called {name:?}; there are {}", names.join(", "))
+            format!("no baseline is called {name:?}; there are {}", names.join(", "))
         })
     }
 }
@@ -83,18 +83,21 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_printed() {
-        for foil in Foil::ALL.into_iter().chain([Foil::Gaussian { epsilon: 512.0 }]) {
-            assert_eq!(foil.to_string().parse::<Foil>().unwrap(), foil);
+        for baseline in Baseline::ALL.into_iter().chain([Baseline::Gaussian { epsilon: 512.0 }]) {
+            assert_eq!(baseline.to_string().parse::<Baseline>().unwrap(), baseline);
         }
-        assert_eq!("gaussian=0.5".parse::<Foil>().unwrap(), Foil::Gaussian { epsilon: 0.5 });
+        assert_eq!(
+            "gaussian=0.5".parse::<Baseline>().unwrap(),
+            Baseline::Gaussian { epsilon: 0.5 }
+        );
     }
 
     #[test]
     fn other_names_are_refused_and_the_known_ones_listed() {
-        let error = "rot13".parse::<Foil>().unwrap_err().to_string();
+        let error = "rot13".parse::<Baseline>().unwrap_err().to_string();
         assert!(error.contains("rot13") && error.contains("pq-only"), "{error}");
         for budget in ["gaussian=", "gaussian=-1", "gaussian=inf", "gaussian=NaN"] {
-            assert!(budget.parse::<Foil>().is_err(), "{budget}");
+            assert!(budget.parse::<Baseline>().is_err(), "{budget}");
         }
     }
 }

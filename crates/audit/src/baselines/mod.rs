@@ -1,14 +1,14 @@
 //! Other ways to protect vectors: what Shard is compared with.
 //!
-//! - [`foil`], [`protected`]: the foils by name; protecting, searching and releasing under one;
+//! - [`baseline`], [`protected`]: the baselines by name; protecting, searching and releasing under one;
 //! - [`encrypted`]: scoring rows under one key with an encrypted query;
 //! - [`gaussian`], [`mills`]: the calibrated Gaussian release and the arithmetic of its tails;
 //! - [`native`]: linking released rows to vectors that the attacker already has;
 //! - [`pq_codes`], [`frontier`], [`sigma_rec`]: channels of the audit;
 //! - [`utility`], [`gaussian_release`], and the tables of [`pq_codes`]: the paper's.
 
+pub mod baseline;
 pub mod encrypted;
-pub mod foil;
 pub mod frontier;
 pub mod gaussian;
 pub mod gaussian_release;
@@ -22,5 +22,5 @@ mod sample;
 pub mod sigma_rec;
 pub mod utility;
 
-pub use foil::Foil;
-pub use protected::{CANDIDATES, Codes, Protected, Run, Stored, evaluate_foil};
+pub use baseline::Baseline;
+pub use protected::{CANDIDATES, Codes, Protected, Run, Stored, evaluate_baseline};

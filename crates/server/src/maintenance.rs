@@ -7,8 +7,8 @@ use shard_store::{RedbRows, StoreError};
 /// A figure of an engine, for `/metrics`: a name in snake case with its unit, and its value.
 pub type Figure = (&'static str, f64);
 
-/// Upkeep of a durable engine. Every call may take long and may run beside requests.
-pub trait Upkeep: Send + Sync {
+/// Maintenance of a durable engine. Every call may take long and may run beside requests.
+pub trait Maintenance: Send + Sync {
     /// Whether enough was deleted that compaction would pay.
     fn needs_compaction(&self) -> bool;
 
@@ -24,7 +24,7 @@ pub trait Upkeep: Send + Sync {
     }
 }
 
-impl Upkeep for RedbRows {
+impl Maintenance for RedbRows {
     fn needs_compaction(&self) -> bool {
         Self::needs_compaction(self)
     }
@@ -56,10 +56,10 @@ impl Upkeep for RedbRows {
     }
 }
 
-/// The upkeep of an engine in memory: there is nothing to compact, and nowhere to copy it from.
-pub struct NoUpkeep;
+/// The maintenance of an engine in memory: there is nothing to compact, and nowhere to copy it from.
+pub struct NoMaintenance;
 
-impl Upkeep for NoUpkeep {
+impl Maintenance for NoMaintenance {
     fn needs_compaction(&self) -> bool {
         false
     }

@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn rows_are_clipped_turned_by_the_noise_and_left_at_norm_one() {
-        // Long rows are clipped to unit rows: the noise turns them as far.
+        // Long rows are clipped to unit rows: the noise rotates them as far.
         let mut values = vec![0.0; 2 * 100 * 16];
         values
             .chunks_exact_mut(16)

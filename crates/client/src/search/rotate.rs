@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use shard_geometry::{FlatRouter, InvertedRouter, check_vector};
-use shard_protocol::{CellTag, RowHandle};
+use shard_protocol::{CellHandle, RowHandle};
 use shard_rlwe::{OperandBound, fill_from_os};
 use zeroize::Zeroizing;
 
@@ -15,15 +15,15 @@ use crate::error::ClientError;
 use crate::keys::KeyOwner;
 use crate::model::most_candidates;
 
-/// A query that has been routed and turned, before anything is encrypted.
-pub(super) struct Turned {
+/// A query that has been routed and rotated, before anything is encrypted.
+pub(super) struct RotatedQuery {
     /// Active cells in tag order, their candidates in handle order.
     pub(super) cells: Vec<ActiveCell>,
     /// The longest of them, as stored.
     pub(super) bound: OperandBound,
     /// The longest document among them.
     pub(super) longest: f64,
-    /// The turned query of each cell, one after the other.
+    /// The rotated query of each cell, one after the other.
     pub(super) queries: Zeroizing<Vec<f64>>,
     /// `V_pub^T q`.
     pub(super) prefix: Zeroizing<Vec<f64>>,
@@ -32,11 +32,11 @@ pub(super) struct Turned {
     /// `q . mu`, which turns a centred score back into an inner product.
     pub(super) offset: f64,
     pub(super) route: Duration,
-    pub(super) turn: Duration,
+    pub(super) rotate: Duration,
 }
 
 pub(super) struct ActiveCell {
-    pub(super) tag: CellTag,
+    pub(super) tag: CellHandle,
     pub(super) owner: KeyOwner,
     pub(super) members: Vec<(RowHandle, Member)>,
 }
@@ -50,7 +50,7 @@ pub(super) enum Member {
     Canary(u32),
 }
 
-impl Turned {
+impl RotatedQuery {
     /// Rows in the order in which they are scored.
     pub(super) fn members(&self) -> impl Iterator<Item = Member> {
         self.cells.iter().flat_map(|cell| cell.members.iter().map(|(_, member)| *member))
@@ -58,13 +58,13 @@ impl Turned {
 }
 
 impl Collection {
-    /// Routes the query and turns it by the key of every active cell.
-    pub(super) fn turn(
+    /// Routes the query and rotates it by the key of every active cell.
+    pub(super) fn rotate(
         &self,
         query: &[f32],
         options: &SearchOptions,
         canaries: usize,
-    ) -> Result<Turned, ClientError> {
+    ) -> Result<RotatedQuery, ClientError> {
         let model = self.model();
         let split = model.split();
         check_vector(split.width(), query)?;
@@ -94,15 +94,25 @@ impl Collection {
         let lengths = shortlist.iter().map(|row| self.index().length(*row));
         let longest = lengths.fold(0.0, f64::max);
         let mut queries = Zeroizing::new(vec![0.0; cells.len() * residual.len()]);
-        queries.par_chunks_mut(residual.len()).zip(&cells).for_each(|(turned, cell)| {
-            turned.copy_from_slice(residual);
-            model.key(self.keys(), cell.owner).apply(turned);
+        queries.par_chunks_mut(residual.len()).zip(&cells).for_each(|(rotated, cell)| {
+            rotated.copy_from_slice(residual);
+            model.key(self.keys(), cell.owner).apply(rotated);
         });
         let offset = query.iter().zip(model.pca().mean()).map(|(q, mu)| f64::from(*q) * mu).sum();
         let prefix_scores = self.prefix_scores(prefix, &cells)?;
         let prefix = Zeroizing::new(prefix.to_vec());
-        let turn = start.elapsed();
-        Ok(Turned { cells, bound, longest, queries, prefix, prefix_scores, offset, route, turn })
+        let rotate = start.elapsed();
+        Ok(RotatedQuery {
+            cells,
+            bound,
+            longest,
+            queries,
+            prefix,
+            prefix_scores,
+            offset,
+            route,
+            rotate,
+        })
     }
 
     fn shortlist(
@@ -122,7 +132,7 @@ impl Collection {
                 InvertedRouter::new(cells, lists, index.prefixes())?
                     .shortlist(centred, count, probe)?
             }
-            _ => FlatRouter::new(self.model().split().public(), index.prefixes())?
+            _ => FlatRouter::new(self.model().split().prefix(), index.prefixes())?
                 .shortlist(centred, count)?,
         };
         Ok(lists.swap_remove(0))
@@ -149,7 +159,7 @@ impl Collection {
         let mut cells: Vec<ActiveCell> = named
             .chunk_by(|a, b| a.0 == b.0)
             .map(|members| ActiveCell {
-                tag: self.keys().cell_tag(members[0].0),
+                tag: self.keys().cell_handle(members[0].0),
                 owner: members[0].0,
                 members: members.iter().map(|(_, handle, member)| (*handle, *member)).collect(),
             })

@@ -92,7 +92,7 @@ pub(super) fn recall(
     let sample = sample(model, index, vectors);
     let prefixes: Vec<f32> =
         sample.iter().flat_map(|query| model.project_query(&query.vector).1).collect();
-    let router = FlatRouter::new(model.split().public(), index.prefixes())?;
+    let router = FlatRouter::new(model.split().prefix(), index.prefixes())?;
     // One more, since a query must not find the document it was made from.
     let lists = router.shortlist(&prefixes, model.candidates() + 1)?;
     let (mut held, mut wanted) = (0, 0);

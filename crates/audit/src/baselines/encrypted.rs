@@ -85,7 +85,7 @@ impl Operands {
             merging: false,
             session_requests: 1,
         };
-        let plan = plan(&workload, Objective::Latency);
+        let plan = plan(&workload, Objective::Compute);
         let scale = ScoreScale::for_query(
             &plan.parameters,
             &plan.layout,

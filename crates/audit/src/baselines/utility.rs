@@ -85,9 +85,9 @@ fn evaluate_systems(corpus: &Corpus) -> Result<[(&'static str, Evaluation); 4]> 
     let documents = Matrix::from_vectors(vectors);
     let judged = |rankings: &[Vec<u32>]| evaluate(&corpus.qrels, &named(corpus, rankings));
     let run = |of_query: &(dyn Fn(&[f32]) -> Vec<f64> + Sync)| -> Result<Evaluation> {
-        let turned = (0..queries.rows()).into_par_iter();
-        let turned = turned.flat_map_iter(|row| of_query(queries.row(row))).collect();
-        Ok(judged(&best_by_product(&Matrix::new(width, turned), &documents, DEPTH))?)
+        let rotated = (0..queries.rows()).into_par_iter();
+        let rotated = rotated.flat_map_iter(|row| of_query(queries.row(row))).collect();
+        Ok(judged(&best_by_product(&Matrix::new(width, rotated), &documents, DEPTH))?)
     };
     let raw = run(&|query| query.iter().copied().map(f64::from).collect())?;
     // (q - mu) . (x - mu) orders rows as (q - mu) . x does.
@@ -136,9 +136,9 @@ pub fn reproduce_active_cells(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Re
             .into(),
     ];
     let rows = corpus.vectors.rows();
-    let public = (corpus.vectors.width() / 4).max(1);
+    let prefix_width = (corpus.vectors.width() / 4).max(1);
     progress(&format!("active cells: {} / {}", corpus.name, corpus.encoder));
-    let shard = PlainShard::fit(&corpus.vectors, public)?;
+    let shard = PlainShard::fit(&corpus.vectors, prefix_width)?;
     // One scan serves every K: a shorter shortlist is the head of a longer one.
     let shortlists = shard.shortlists(&corpus.queries, SHARD_CANDIDATES)?;
     for count in [64, 256] {
@@ -148,7 +148,7 @@ pub fn reproduce_active_cells(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Re
         }
         progress(&format!("active cells: {count} cells"));
         let mut rng = generator(SEED, count as u64);
-        let (_, cells) = Cells::fit(shard.prefixes(), public, count, &mut rng)?;
+        let (_, cells) = Cells::fit(shard.prefixes(), prefix_width, count, &mut rng)?;
         for &(candidates, _, paper_mean, paper_p95) in
             ACTIVE_CELLS.iter().filter(|entry| entry.1 == count)
         {
@@ -198,7 +198,7 @@ fn active_cells(cells: &[u32], shortlist: &[u32], candidates: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::foils::sample::judged_corpus;
+    use crate::baselines::sample::judged_corpus;
 
     fn value(section: &Section, setting: &str, metric: &str) -> f64 {
         let found = section

@@ -8,11 +8,11 @@ use shard_geometry::{
 };
 
 use super::{Kept, Protected, Stored};
-use crate::foils::encrypted::Operands;
+use crate::baselines::encrypted::Operands;
 use crate::tools::matrix::Matrix;
 
 impl Protected {
-    /// The best `k` rows for a query, as a user of the foil would have them: `global` takes
+    /// The best `k` rows for a query, as a user of the baseline would have them: `global` takes
     /// `candidates` rows from its codes and scores them under encryption, the others rank all rows.
     ///
     /// # Errors
@@ -53,19 +53,19 @@ impl Protected {
             (Stored::Rows(rows), _) => Ok(exact_top_k(rows, query, k)?),
             (Stored::Codes(codes), Kept::Rotation { pca, key }) => {
                 check_vector(pca.width(), query)?;
-                let query = single(&turn(key, pca.uncentred(query)));
+                let query = single(&rotate(key, pca.uncentred(query)));
                 let metric = QuantizedMetric::InnerProduct;
                 Ok(codes.quantizer.shortlist(&codes.rows, &query, metric, k)?)
             }
             (Stored::Scored { operands, codes }, Kept::Rotation { pca, key }) => {
                 check_vector(pca.width(), query)?;
                 // The router is centred, the scoring query is not: the paper's correction.
-                let router = single(&turn(key, pca.centred(query)));
+                let router = single(&rotate(key, pca.centred(query)));
                 let metric = QuantizedMetric::Distance;
                 let shortlist =
                     codes.quantizer.shortlist(&codes.rows, &router, metric, candidates.max(1))?;
                 let rows: Vec<u32> = shortlist.iter().map(|hit| hit.row).collect();
-                let scores = score(operands, &turn(key, pca.uncentred(query)), &rows)?;
+                let scores = score(operands, &rotate(key, pca.uncentred(query)), &rows)?;
                 Ok(top_k(rows.into_iter().zip(scores), k))
             }
             (Stored::Codes(_) | Stored::Scored { .. }, _) => {
@@ -76,7 +76,7 @@ impl Protected {
 }
 
 /// `R` times the first coordinates.
-fn turn(key: &OrthogonalKey, mut coordinates: Vec<f64>) -> Vec<f64> {
+fn rotate(key: &OrthogonalKey, mut coordinates: Vec<f64>) -> Vec<f64> {
     coordinates.truncate(key.width());
     key.apply(&mut coordinates);
     coordinates
@@ -96,7 +96,7 @@ pub type Run = Vec<(String, Vec<String>)>;
 ///
 /// # Panics
 /// When there is not a name for each query.
-pub fn evaluate_foil(
+pub fn evaluate_baseline(
     protected: &Protected,
     queries: &VectorSet,
     query_ids: &[String],

@@ -9,7 +9,7 @@
 use anyhow::Result;
 use shard_geometry::{ProductQuantizer, VectorSet};
 
-use super::foil::Foil;
+use super::baseline::Baseline;
 use super::measure::{PlainShard, RESAMPLES, SEED, largest, other_neighbours, select, vectors_of};
 use super::protected::{Codes, Stored, rotate};
 use crate::finding::{Finding, Section, Verdict};
@@ -99,10 +99,10 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     section.notes.push(
         "A server that is given product-quantisation codes, so that clients can search them, can \
          decode them: the documents' neighbours, and near copies of their rotated vectors. The \
-         figures are what the foil `global` would publish of the same documents."
+         figures are what the baseline `global` would publish of the same documents."
             .into(),
     );
-    if subject.public > 0 {
+    if subject.prefix_width > 0 {
         section.notes.push("This vault's server holds no such codes.".into());
         section.verdict = Some(Verdict::Closed);
         section.headline = Some(0);
@@ -119,14 +119,14 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     }
     if total < FEWEST_ROWS {
         section.notes.push(format!(
-            "{total} documents are too few to train codebooks: the foil was not measured."
+            "{total} documents are too few to train codebooks: the baseline was not measured."
         ));
         return Ok(section);
     }
     progress("codes of a public index");
     let chosen = sample(total, CHANNEL_ROWS, &mut generator(seed, ROWS));
     let truth = subject.vectors.select(&chosen);
-    let protected = Foil::Global.protect(&vectors_of(&truth)?, seed)?;
+    let protected = Baseline::Global.protect(&vectors_of(&truth)?, seed)?;
     let Stored::Scored { codes, .. } = protected.stored() else {
         unreachable!("global publishes codes");
     };
@@ -220,8 +220,9 @@ pub fn reproduce_pq_only(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Result<
     };
     {
         let setting = setting_of("shard-prefix");
-        let public = (width / 4).max(1);
-        let prefix = PlainShard::fit(&corpus.vectors, public)?.coordinates.columns(0..public);
+        let prefix_width = (width / 4).max(1);
+        let prefix =
+            PlainShard::fit(&corpus.vectors, prefix_width)?.coordinates.columns(0..prefix_width);
         section.findings.push(
             // The keys cancel: scores come from the whole vector.
             Finding::new("pq-only", &setting, "rerank_cosine", 1.0).paper(1.0).on(SEED, rows),
@@ -286,7 +287,7 @@ fn quantise(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::foils::sample::{judged_corpus, mixture, subject};
+    use crate::baselines::sample::{judged_corpus, mixture, subject};
 
     fn codes(vectors: &VectorSet) -> Codes {
         let mut rng = generator(1, 0);

@@ -10,7 +10,7 @@ use anyhow::Result;
 use rayon::prelude::*;
 use shard_geometry::{Pca, VectorSet, exact_top_k};
 
-use super::foil::Foil;
+use super::baseline::Baseline;
 use super::measure::{PlainShard, RESAMPLES, SHARD_CANDIDATES, vectors_of};
 use super::native::{link_by_norm, link_directly, right};
 use super::protected::{CANDIDATES, Protected};
@@ -20,7 +20,7 @@ use crate::tools::matrix::Matrix;
 use crate::tools::neighbours::shares;
 use crate::tools::statistics::{generator, interval, interval_of_hits, mean, sample};
 
-/// Documents that are protected by each foil.
+/// Documents that are protected by each baseline.
 const ROWS: usize = 5000;
 
 /// Queries that are searched with.
@@ -69,7 +69,7 @@ impl Game {
     }
 }
 
-/// The channel of an audit: Shard, the foils and a grid of Gaussian releases on the owner's documents.
+/// The channel of an audit: Shard, the baselines and a grid of Gaussian releases on the owner's documents.
 ///
 /// # Errors
 /// When the vectors cannot be protected or searched, which finite ones can.
@@ -124,17 +124,17 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     let exact = search(&queries, |query| {
         Ok(exact_top_k(&base, query, 10)?.iter().map(|hit| hit.row).collect())
     })?;
-    let shard = PlainShard::fit(&base, subject.public.max(1))?;
+    let shard = PlainShard::fit(&base, subject.prefix_width.max(1))?;
     let game = Game {
         gallery: Matrix::from_vectors(&base).select(&gallery),
         coordinates: shard.coordinates.select(&gallery),
         answers: (0..targets).collect(),
     };
     let mut points: Vec<(String, &str, Point)> = Vec::new();
-    if subject.public > 0 {
+    if subject.prefix_width > 0 {
         let found = shard.search(&queries, SHARD_CANDIDATES.min(chosen.len()), 10)?;
         let released = subject.release().rows.select(&rows[..targets]);
-        // Shard's axes are those of all documents, not of the sample that the foils protect.
+        // Shard's axes are those of all documents, not of the sample that the baselines protect.
         let axes = Pca::fit(&vectors_of(&subject.vectors)?)?;
         let native = vectors_of(&game.gallery)?;
         let whole = Game {
@@ -142,26 +142,27 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
             coordinates: coordinates(&axes, &native),
             answers: game.answers.clone(),
         };
-        let (attack, linked) = whole.link(&released, subject.public..base.width());
+        let (attack, linked) = whole.link(&released, subject.prefix_width..base.width());
         points.push(("shard".into(), attack, Point { utility: shares(&exact, &found), linked }));
     } else {
         section.notes.push(
             "What is audited is not Shard's, and nothing searches it here: there is no verdict, and \
-             the foils stand for comparison."
+             the baselines stand for comparison."
                 .into(),
         );
     }
 
-    let gaussian = EPSILONS.map(|epsilon| Foil::Gaussian { epsilon });
-    for foil in [Foil::Raw, Foil::Global, Foil::PqOnly].into_iter().chain(gaussian) {
-        progress(&format!("frontier: {foil}"));
-        let protected = foil.protect(&base, seed)?;
+    let gaussian = EPSILONS.map(|epsilon| Baseline::Gaussian { epsilon });
+    for baseline in [Baseline::Raw, Baseline::Global, Baseline::PqOnly].into_iter().chain(gaussian)
+    {
+        progress(&format!("frontier: {baseline}"));
+        let protected = baseline.protect(&base, seed)?;
         let found = search(&queries, |query| ranked(&protected, query))?;
         let release = protected.release().rows;
         let kept = 0..release.width();
         let (attack, linked) = game.link(&release.select(&game.answers), kept);
-        let system = match foil {
-            Foil::Gaussian { epsilon } => format!("gaussian,epsilon={epsilon}"),
+        let system = match baseline {
+            Baseline::Gaussian { epsilon } => format!("gaussian,epsilon={epsilon}"),
             other => other.to_string(),
         };
         points.push((system, attack, Point { utility: shares(&exact, &found), linked }));
@@ -185,7 +186,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
                 .chance((10.0 / chosen.len() as f64).min(1.0)),
         );
     }
-    if subject.public > 0 {
+    if subject.prefix_width > 0 {
         section.headline = Some(0);
         section.verdict = Some(verdict(&section.findings[0]));
     }
@@ -267,7 +268,7 @@ fn plot(points: &[(String, &str, Point)]) -> Plot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::foils::sample::subject;
+    use crate::baselines::sample::subject;
 
     fn value(section: &Section, system: &str, metric: &str) -> f64 {
         let named = |finding: &&Finding| {

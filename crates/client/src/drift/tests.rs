@@ -20,27 +20,27 @@ fn figures() -> Figures {
     }
 }
 
-fn upkeep(now: Figures, documents: usize, late: usize) -> Upkeep {
+fn model_drift(now: Figures, documents: usize, late: usize) -> ModelDrift {
     let late = (0..documents).map(|row| (row < late).then(Energy::default)).collect();
-    Upkeep { fitted: figures(), now, late }
+    ModelDrift { fitted: figures(), now, late }
 }
 
 #[test]
 fn nothing_is_due_while_the_figures_hold() {
-    assert_eq!(upkeep(figures(), 100, 0).refit_due(), []);
+    assert_eq!(model_drift(figures(), 100, 0).refit_due(), []);
     let within = Figures {
         outside_prefix: 0.249,
         outside_basis: 0.0099,
         cells: Some(Balance { imbalance: 2.99, effective: 0.5 }),
         recall: 0.9901,
     };
-    assert_eq!(upkeep(within, 100, 50).refit_due(), []);
+    assert_eq!(model_drift(within, 100, 50).refit_due(), []);
 }
 
 #[test]
 fn each_threshold_is_a_reason_of_its_own() {
     let due = |now: Figures, late: usize| {
-        let reasons = upkeep(now, 100, late).refit_due();
+        let reasons = model_drift(now, 100, late).refit_due();
         assert_eq!(reasons.len(), 1, "{reasons:?}");
         reasons[0]
     };
@@ -54,7 +54,7 @@ fn each_threshold_is_a_reason_of_its_own() {
     let uneven = Figures { cells: Some(Balance { imbalance: 3.1, effective: 0.5 }), ..figures() };
     assert!(matches!(due(uneven, 0), RefitReason::Imbalance { .. }));
     assert!(matches!(due(figures(), 51), RefitReason::Growth { late: 51, documents: 100 }));
-    for reason in upkeep(Figures { recall: 0.5, ..outside }, 100, 60).refit_due() {
+    for reason in model_drift(Figures { recall: 0.5, ..outside }, 100, 60).refit_due() {
         assert!(!reason.to_string().contains('\n'));
     }
 }
@@ -62,15 +62,15 @@ fn each_threshold_is_a_reason_of_its_own() {
 #[test]
 fn a_few_odd_documents_are_no_drift() {
     let outside = Figures { outside_prefix: 0.9, outside_basis: 0.5, ..figures() };
-    assert_eq!(upkeep(outside, 100, 9).refit_due(), []);
-    assert_eq!(upkeep(outside, 100, 10).refit_due().len(), 2);
+    assert_eq!(model_drift(outside, 100, 9).refit_due(), []);
+    assert_eq!(model_drift(outside, 100, 10).refit_due().len(), 2);
 }
 
 #[test]
 fn a_fit_that_missed_the_target_is_not_due_for_that() {
     let poor = Figures { recall: 0.9, ..figures() };
-    let upkeep = Upkeep { fitted: poor, ..upkeep(poor, 100, 0) };
-    assert_eq!(upkeep.refit_due(), []);
+    let drift = ModelDrift { fitted: poor, ..model_drift(poor, 100, 0) };
+    assert_eq!(drift.refit_due(), []);
 }
 
 /// Rows that vary in the first `varying` directions, the more the earlier.
@@ -165,14 +165,14 @@ proptest! {
             .into_iter()
             .map(|energy| energy.map(|(a, b)| Energy { outside_prefix: a, outside_basis: b }))
             .collect();
-        let record = Upkeep { fitted: figures(), now: Figures { cells: None, ..figures() }, late };
-        prop_assert_eq!(Upkeep::decode(&record.encode()).unwrap(), record);
+        let record = ModelDrift { fitted: figures(), now: Figures { cells: None, ..figures() }, late };
+        prop_assert_eq!(ModelDrift::decode(&record.encode()).unwrap(), record);
     }
 }
 
 #[test]
 fn a_record_whose_parts_do_not_go_together_is_refused() {
-    let record = upkeep(figures(), 4, 2).encode();
+    let record = model_drift(figures(), 4, 2).encode();
     // The count of documents stands after the two texts.
     let text = |start: usize| {
         8 + u64::from_le_bytes(record[start..start + 8].try_into().unwrap()) as usize
@@ -182,7 +182,7 @@ fn a_record_whose_parts_do_not_go_together_is_refused() {
     for documents in [1_u64, 1 << 40] {
         let mut bytes = record.clone();
         bytes[count..count + 8].copy_from_slice(&documents.to_le_bytes());
-        assert!(Upkeep::decode(&bytes).is_err());
+        assert!(ModelDrift::decode(&bytes).is_err());
     }
-    assert!(Upkeep::decode(&record[..record.len() - 1]).is_err());
+    assert!(ModelDrift::decode(&record[..record.len() - 1]).is_err());
 }

@@ -3,7 +3,7 @@
 //! A model is fitted once; documents come and go afterwards. When it is fitted, a few figures of
 //! how well it serves are recorded, and at every later change the same figures again: energies over
 //! the documents that came or changed since the fit, cells and recall over all that are there now.
-//! [`Upkeep::refit_due`] compares them.
+//! [`ModelDrift::refit_due`] compares them.
 //!
 //! Nothing here changes a model, and a search never looks at it.
 
@@ -72,7 +72,7 @@ pub struct Balance {
 
 /// The figures of the fit beside those of now.
 #[derive(Clone, PartialEq, Default)]
-pub struct Upkeep {
+pub struct ModelDrift {
     fitted: Figures,
     now: Figures,
     /// By row, the energies of documents that came or changed since the fit.
@@ -130,7 +130,7 @@ pub enum RefitReason {
     },
 }
 
-impl Upkeep {
+impl ModelDrift {
     /// The record of a model just fitted to these documents.
     pub(crate) fn at_fit(
         model: &Model,
@@ -273,9 +273,9 @@ impl Upkeep {
 }
 
 /// Energies of single documents tell about them, so only the figures print.
-impl std::fmt::Debug for Upkeep {
+impl std::fmt::Debug for ModelDrift {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Upkeep")
+        f.debug_struct("ModelDrift")
             .field("fitted", &self.fitted)
             .field("now", &self.now)
             .field("late", &self.late())
