@@ -162,13 +162,12 @@ fn requests_that_keep_a_collection() {
             let (which, script) = input.split_first().unwrap_or((&0, &[]));
             let server = messages::server();
             for (at, sound) in SOUND.iter().enumerate() {
-                match at == usize::from(*which) % SOUND.len() {
-                    true => {
-                        let bytes = damage(sound, script);
-                        decode_as_everything(&bytes);
-                        serve(&server, &bytes);
-                    }
-                    false => serve(&server, sound),
+                if at == usize::from(*which) % SOUND.len() {
+                    let bytes = damage(sound, script);
+                    decode_as_everything(&bytes);
+                    serve(&server, &bytes);
+                } else {
+                    serve(&server, sound)
                 }
             }
             serve(&server, &REQUEST);

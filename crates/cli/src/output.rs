@@ -103,9 +103,10 @@ pub fn one_line(error: &anyhow::Error) -> String {
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
-        match character.is_control() {
-            true => out.extend(character.escape_debug()),
-            false => out.push(character),
+        if character.is_control() {
+            out.extend(character.escape_debug())
+        } else {
+            out.push(character)
         }
     }
     out

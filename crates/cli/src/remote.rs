@@ -110,10 +110,7 @@ pub fn follow(bar: &ProgressBar) -> impl Fn(Progress) -> ControlFlow<()> + Sync 
     move |progress| {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
-        match interrupt::is_stopped() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        if interrupt::is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

@@ -6,9 +6,8 @@ use support::{Desk, KEY, VAULT, npy, number, random_rows, vectors};
 
 /// Forty ids, one a line, with one line replaced.
 fn ids_with(line: usize, replacement: &[u8]) -> Vec<u8> {
-    let lines = (1..=40).map(|number| match number == line {
-        true => replacement.to_vec(),
-        false => format!("id{number}").into_bytes(),
+    let lines = (1..=40).map(|number| {
+        if number == line { replacement.to_vec() } else { format!("id{number}").into_bytes() }
     });
     lines.flat_map(|id| [id, b"\n".to_vec()].concat()).collect()
 }

@@ -205,9 +205,10 @@ pub(crate) fn accepted(
     message: Vec<u8>,
     limits: &Limits,
 ) -> Result<(), ClientError> {
-    match exchange(transport, message, limits)? == MessageKind::Accepted.bare() {
-        true => Ok(()),
-        false => Err(DecodeError::Invalid("another answer than an acknowledgement").into()),
+    if exchange(transport, message, limits)? == MessageKind::Accepted.bare() {
+        Ok(())
+    } else {
+        Err(DecodeError::Invalid("another answer than an acknowledgement").into())
     }
 }
 

@@ -78,9 +78,12 @@ fn full_scores_have_the_complete_order_of_raw_scores_and_centring_the_query_brea
             .collect();
         let (_, cell) = Cells::fit(&prefixes, split.prefix(), CELLS, &mut rng).unwrap();
         let keys: Vec<Transform> = (0..CELLS)
-            .map(|_| match structured {
-                true => Transform::Structured(StructuredKey::sample(split.residual(), &mut rng)),
-                false => Transform::Orthogonal(OrthogonalKey::sample(split.residual(), &mut rng)),
+            .map(|_| {
+                if structured {
+                    Transform::Structured(StructuredKey::sample(split.residual(), &mut rng))
+                } else {
+                    Transform::Orthogonal(OrthogonalKey::sample(split.residual(), &mut rng))
+                }
             })
             .collect();
         let stored: Vec<Vec<f64>> = rows

@@ -36,10 +36,7 @@ pub fn run(arguments: &Delete, json: Option<&Path>) -> Result<()> {
     if let Some(path) = &arguments.ids {
         ids.extend(read_ids(path)?);
     }
-    let missing = match arguments.ignore_missing {
-        true => MissingIds::Ignore,
-        false => MissingIds::Refuse,
-    };
+    let missing = if arguments.ignore_missing { MissingIds::Ignore } else { MissingIds::Refuse };
     let mut vault = unlock::open(&arguments.vault)?;
     let done = delete_documents(&mut vault, &ids, missing, &mut UnwrapErr(SysRng))?;
     output.line(format!(

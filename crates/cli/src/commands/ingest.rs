@@ -58,9 +58,10 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
             if model.tuning().owners_queries { "queries" } else { "documents with noise" },
         ))?;
     }
-    let deleted = match arguments.delete_missing {
-        true => format!("{} deleted, ", grouped(done.deleted)),
-        false => String::new(),
+    let deleted = if arguments.delete_missing {
+        format!("{} deleted, ", grouped(done.deleted))
+    } else {
+        String::new()
     };
     output.line(format!(
         "{} documents added, {} replaced, {deleted}{} in the vault ({seconds:.1} s)",

@@ -26,9 +26,10 @@ pub struct Passphrase {
 
 pub fn run(arguments: &Passphrase, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
-    let mut vault = match arguments.recovery {
-        true => unlock::recover(&arguments.vault.vault)?,
-        false => unlock::open(&arguments.vault)?,
+    let mut vault = if arguments.recovery {
+        unlock::recover(&arguments.vault.vault)?
+    } else {
+        unlock::open(&arguments.vault)?
     };
     let chosen = unlock::choose_new(&arguments.new)?;
     let changed = vault.change_unlock(&chosen.unlock, KdfCost::default(), &mut UnwrapErr(SysRng));

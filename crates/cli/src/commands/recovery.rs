@@ -34,9 +34,10 @@ pub fn run(arguments: &Recovery, json: Option<&Path>) -> Result<()> {
     output.secret_result(&json!({ "code": *code, "replaced": replaced }))?;
     // Whoever cannot see the new code keeps the old one.
     std::io::stdout().flush()?;
-    vault.replace_recovery(&prepared).context(match replaced {
-        true => "the new code opens nothing, and the one made before is still good",
-        false => "the new code opens nothing",
+    vault.replace_recovery(&prepared).context(if replaced {
+        "the new code opens nothing, and the one made before is still good"
+    } else {
+        "the new code opens nothing"
     })?;
     if replaced {
         output.line("the code made before opens nothing any more")?;

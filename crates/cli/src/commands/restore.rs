@@ -13,9 +13,10 @@ use crate::{interrupt, remote, unlock};
 pub fn run(arguments: &Restore, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
     let server = arguments.server.connect()?;
-    let unlock = match arguments.recovery {
-        true => unlock::recovery_code()?,
-        false => unlock::present(&arguments.vault)?,
+    let unlock = if arguments.recovery {
+        unlock::recovery_code()?
+    } else {
+        unlock::present(&arguments.vault)?
     };
     interrupt::watch();
     let bar = progress("restoring", 0);

@@ -105,9 +105,10 @@ impl Batch<'_> {
             printed = bar.suspend(|| self.print(row, &answer, explain, output));
             results.push(report(&self.ids[row], self.collection, &answer));
             bar.inc(1);
-            match printed.is_err() || interrupt::is_stopped() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if printed.is_err() || interrupt::is_stopped() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         };
         let (collection, queries) = (self.collection, self.queries);

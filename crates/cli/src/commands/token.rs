@@ -99,18 +99,17 @@ fn list(directory: &Path, output: &Output<'_>) -> Result<()> {
     let tokens = TokenFile::of(directory).load()?;
     let rows: Vec<Vec<String>> = tokens.iter().map(row).collect();
     let header = ["id", "scopes", "collections", "limits", "expires"];
-    match rows.is_empty() {
-        true => output.line("no tokens")?,
-        false => output.line(table(&header, &rows))?,
+    if rows.is_empty() {
+        output.line("no tokens")?
+    } else {
+        output.line(table(&header, &rows))?
     }
     output.result(&tokens.iter().map(described).collect::<Vec<_>>())
 }
 
 fn row(token: &TokenRecord) -> Vec<String> {
-    let collections = match token.collections.is_empty() {
-        true => "all".to_owned(),
-        false => token.collections.join(","),
-    };
+    let collections =
+        if token.collections.is_empty() { "all".to_owned() } else { token.collections.join(",") };
     let expires = match token.expires.map(|expires| expires.checked_sub(now())) {
         None => "never".to_owned(),
         Some(None | Some(0)) => "expired".to_owned(),

@@ -63,10 +63,7 @@ pub enum RemoteError {
         reason: String,
     },
     /// The server asks for a token, or does not know this one.
-    #[error("{server} {}", match .given {
-        true => "does not accept this token: it is mistyped, expired or revoked; ask its owner for another",
-        false => "asks for a token: put one into a file and give --token-file, or set SHARD_TOKEN",
-    })]
+    #[error("{server} {}", if *.given { "does not accept this token: it is mistyped, expired or revoked; ask its owner for another" } else { "asks for a token: put one into a file and give --token-file, or set SHARD_TOKEN" })]
     Unauthorised {
         /// The server.
         server: String,

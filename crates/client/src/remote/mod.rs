@@ -191,9 +191,10 @@ impl Transport for Remote {
 
     /// The shortest time over the link as it has shown itself. On this machine there is none.
     fn objective(&self) -> Objective {
-        match self.link.address.is_loopback() {
-            true => Objective::Compute,
-            false => self.link.pace.objective(|| self.round_trip()),
+        if self.link.address.is_loopback() {
+            Objective::Compute
+        } else {
+            self.link.pace.objective(|| self.round_trip())
         }
     }
 }

@@ -260,10 +260,7 @@ impl Transfer<'_> {
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         tally.progress.done += rows as u64;
         tally.bytes += bytes as u64;
-        match (self.watch)(tally.progress).is_break() {
-            true => Err(ClientError::Cancelled),
-            false => Ok(()),
-        }
+        if (self.watch)(tally.progress).is_break() { Err(ClientError::Cancelled) } else { Ok(()) }
     }
 
     /// Sends rows in batches, several at a time. After a failure nothing more is begun.

@@ -79,10 +79,7 @@ fn refuse_if_occupied(directory: &Path) -> Result<(), BackupError> {
         Ok(mut entries) => entries.next().is_some(),
         Err(error) => error.kind() != std::io::ErrorKind::NotFound,
     };
-    match occupied {
-        true => Err(BackupError::Occupied { directory: directory.to_owned() }),
-        false => Ok(()),
-    }
+    if occupied { Err(BackupError::Occupied { directory: directory.to_owned() }) } else { Ok(()) }
 }
 
 /// A restore on its way.

@@ -167,10 +167,12 @@ impl Vault {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let directory = directory.to_owned();
-                return Err(match disk.path(MANIFEST).exists() {
-                    false => VaultError::NotAVault { directory },
-                    true if recovering => VaultError::NoRecovery { directory },
-                    true => VaultError::Missing { file },
+                return Err(if !disk.path(MANIFEST).exists() {
+                    VaultError::NotAVault { directory }
+                } else if recovering {
+                    VaultError::NoRecovery { directory }
+                } else {
+                    VaultError::Missing { file }
                 });
             }
             Err(error) => return Err(VaultError::io("read", &file)(error)),

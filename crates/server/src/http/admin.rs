@@ -112,9 +112,12 @@ pub(super) async fn drop_collection(
         let (name, grant) = named(&shared, &name, &headers)?;
         token = grant.id().map(ToOwned::to_owned);
         let server = shared.server.clone();
-        let gone = move || match server.drop_collection(&name)? {
-            true => Ok(json!({ "dropped": name.as_str() })),
-            false => Err(StoreError::UnknownCollection(name).into()),
+        let gone = move || {
+            if server.drop_collection(&name)? {
+                Ok(json!({ "dropped": name.as_str() }))
+            } else {
+                Err(StoreError::UnknownCollection(name).into())
+            }
         };
         Ok(Json(blocking(gone).await?))
     };
@@ -201,9 +204,10 @@ fn alone(shared: &Shared) -> Result<OwnedMutexGuard<()>, Refused> {
 /// A token for one collection must not reach what concerns them all.
 fn for_all(shared: &Shared, headers: &HeaderMap) -> Result<Grant, Refused> {
     let grant = shared.tokens.admit(headers, Scope::Admin, None)?;
-    match grant.is_for_all() {
-        true => Ok(grant),
-        false => Err(Refused::forbidden("this token is for some collections only")),
+    if grant.is_for_all() {
+        Ok(grant)
+    } else {
+        Err(Refused::forbidden("this token is for some collections only"))
     }
 }
 

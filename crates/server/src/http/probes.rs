@@ -21,9 +21,10 @@ pub(super) async fn alive() -> &'static str {
 
 /// Requests are welcome.
 pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, &'static str) {
-    match shared.ready.load(Ordering::Relaxed) {
-        true => (StatusCode::OK, "ready\n"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n"),
+    if shared.ready.load(Ordering::Relaxed) {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n")
     }
 }
 

@@ -75,9 +75,10 @@ struct Check {
 
 impl Check {
     fn problem(&mut self, problem: impl ToString) {
-        match self.found.problems.len() < DESCRIBED {
-            true => self.found.problems.push(problem.to_string()),
-            false => self.unnamed += 1,
+        if self.found.problems.len() < DESCRIBED {
+            self.found.problems.push(problem.to_string())
+        } else {
+            self.unnamed += 1
         }
     }
 

@@ -114,9 +114,12 @@ fn one_size(
             }
             for (format, games) in FORMATS.into_iter().zip(&games) {
                 let of_paper = encoder == "minilm" && rows == 10_000;
-                let figures = |linker| match of_paper {
-                    true => paper_figures(keying, format, percent, linker),
-                    false => [None, None],
+                let figures = |linker| {
+                    if of_paper {
+                        paper_figures(keying, format, percent, linker)
+                    } else {
+                        [None, None]
+                    }
                 };
                 let precision = match (of_paper, format, percent) {
                     (true, Format::Clean, 25) => Some(0.583),

@@ -187,9 +187,10 @@ fn write(report: &Report, directory: &Path) -> Result<()> {
 pub fn write_plots(sections: &[Section], directory: &Path) -> Result<()> {
     for section in sections {
         for picture in &section.plots {
-            let name = match picture.name.starts_with(&section.name) {
-                true => picture.name.clone(),
-                false => format!("{}-{}", section.name, picture.name),
+            let name = if picture.name.starts_with(&section.name) {
+                picture.name.clone()
+            } else {
+                format!("{}-{}", section.name, picture.name)
             };
             put(&directory.join(name).with_extension("svg"), &plot::svg(picture))?;
         }

@@ -81,9 +81,10 @@ fn check_vector(vector: &Type) -> Result<()> {
     if repeated.get_basic_info().repetition() != Repetition::REPEATED {
         return Err(wrong());
     }
-    let element = match repeated.is_primitive() {
-        true => repeated,
-        false => match repeated.get_fields() {
+    let element = if repeated.is_primitive() {
+        repeated
+    } else {
+        match repeated.get_fields() {
             [element]
                 if element.is_primitive()
                     && element.get_basic_info().repetition() != Repetition::REPEATED =>
@@ -91,7 +92,7 @@ fn check_vector(vector: &Type) -> Result<()> {
                 element
             }
             _ => return Err(wrong()),
-        },
+        }
     };
     match element.get_physical_type() {
         Physical::FLOAT | Physical::DOUBLE => Ok(()),

@@ -138,10 +138,8 @@ impl Ledger {
         self.apply(&change);
         let after = self.faults(observed, epoch);
         let count = |faults: &Faults| faults.lost + faults.resurrected;
-        let (least, happened) = match count(&after) <= count(&before) {
-            true => (after, true),
-            false => (before, false),
-        };
+        let (least, happened) =
+            if count(&after) <= count(&before) { (after, true) } else { (before, false) };
         if !happened {
             self.held = acknowledged;
         }
