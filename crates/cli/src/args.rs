@@ -10,19 +10,17 @@ use shard_client::{CellCount, Choice, LayoutChoice, Settings, TransformKind};
 use shard_rlwe::Objective;
 use shard_rlwe::slots::SlotsParameters;
 
-use crate::baselines::{self, Baselines};
 use crate::commands::audit::Audit;
-use crate::commands::bench::Bench;
 use crate::commands::delete::Delete;
 use crate::commands::export::Export;
 use crate::commands::passphrase::Passphrase;
 use crate::commands::recovery::Recovery;
 use crate::commands::refit::Refit;
 use crate::commands::rekey::Rekey;
-use crate::commands::reproduce::Reproduce;
 use crate::commands::serve::Serve;
 use crate::commands::token::TokenCommand;
 use crate::remote::{ConnectionArguments, ServerArguments};
+use shard::baselines::{self, Baselines};
 
 /// Private dense retrieval: the server ranks vectors it cannot read for queries it cannot see.
 #[derive(Parser)]
@@ -61,8 +59,6 @@ pub enum Command {
     Eval(Eval),
     /// Attack a vault's published rows, or somebody else's release, and report what leaks
     Audit(Audit),
-    /// Make the paper's tables from data at hand, ours beside the paper's figures
-    Reproduce(Reproduce),
     /// Serve rows over the network: TLS, tokens, limits, metrics
     Serve(Box<Serve>),
     /// Make, list and revoke the tokens of a server
@@ -86,11 +82,6 @@ pub enum Command {
     RestoreSnapshot(RestoreSnapshot),
     /// Rewrite a server's rows so that nothing deleted is left on its disk
     Compact(Compact),
-    /// Measure what encrypted scoring costs on this machine
-    Bench {
-        #[command(subcommand)]
-        bench: Bench,
-    },
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -257,10 +248,10 @@ pub struct Ingest {
     #[arg(long)]
     pub delete_missing: bool,
     /// Column of a .parquet with the ids
-    #[arg(long, value_name = "NAME", default_value = crate::input::ID_COLUMN)]
+    #[arg(long, value_name = "NAME", default_value = shard::input::ID_COLUMN)]
     pub id_column: String,
     /// Column of a .parquet with the vectors
-    #[arg(long, value_name = "NAME", default_value = crate::input::VECTOR_COLUMN)]
+    #[arg(long, value_name = "NAME", default_value = shard::input::VECTOR_COLUMN)]
     pub vector_column: String,
 }
 

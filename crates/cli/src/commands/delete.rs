@@ -11,9 +11,9 @@ use shard_client::{MissingIds, delete_documents};
 
 use super::publish_next;
 use crate::args::VaultArguments;
-use crate::input::read_ids;
 use crate::output::{Output, grouped};
 use crate::unlock;
+use shard::input::read_ids;
 
 #[derive(Args)]
 pub struct Delete {

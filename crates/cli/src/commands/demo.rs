@@ -19,13 +19,13 @@ use shard_protocol::{Leak, RowBatch};
 use zeroize::Zeroizing;
 
 use super::eval::quality_table;
-use super::vectors;
 use crate::args::Demo;
-use crate::embedded::Embedded;
-use crate::input::Text;
-use crate::input::scifact::{self, SciFact};
 use crate::output::{Output, bytes, cut, grouped, percentile, progress, table};
-use crate::systems::{Comparison, Outcome, TIE};
+use crate::scifact::{self, SciFact};
+use shard::Embedded;
+use shard::evaluation::{Comparison, Outcome, TIE};
+use shard::input::Text;
+use shard::input::vectors;
 
 /// Queries shown with their best documents.
 const SAMPLES: [usize; 3] = [36, 35, 1];

@@ -8,13 +8,13 @@ use shard_audit::baselines::CANDIDATES;
 use shard_audit::quality::SystemQuality;
 use shard_client::{Collection, Searcher, published_rows, stored_vectors};
 
-use super::vectors;
 use crate::args::Eval;
-use crate::embedded::Embedded;
-use crate::input::{read_qrels, read_queries};
 use crate::output::{Output, progress, table};
-use crate::systems::{Comparison, Outcome, Quality};
 use crate::unlock;
+use shard::Embedded;
+use shard::evaluation::{Comparison, Outcome, Quality};
+use shard::input::vectors;
+use shard::input::{read_qrels, read_queries};
 
 pub fn run(arguments: &Eval, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);

@@ -9,11 +9,11 @@ use rand::rngs::SysRng;
 use serde_json::json;
 use shard_client::{Collection, Documents, ingest, model_drift, synchronise};
 
-use super::{drift, publish_next, vectors};
+use super::{drift, publish_next};
 use crate::args::Ingest;
-use crate::input::{read_parquet, read_queries, read_vectors};
 use crate::output::{Output, grouped, progress};
 use crate::unlock;
+use shard::input::{read_parquet, read_queries, read_vectors, vectors};
 
 pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);

@@ -2,7 +2,6 @@
 
 pub mod audit;
 pub mod backup;
-pub mod bench;
 pub mod compact;
 pub mod delete;
 pub mod demo;
@@ -16,7 +15,6 @@ pub mod publish;
 pub mod recovery;
 pub mod refit;
 pub mod rekey;
-pub mod reproduce;
 pub mod restore;
 pub mod search;
 pub mod serve;
@@ -29,10 +27,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use clap::CommandFactory;
-use shard_geometry::VectorSet;
 
 use crate::args::Arguments;
-use crate::input::Documents;
 use crate::output::{Output, printable};
 
 /// Prints completions.
@@ -40,11 +36,6 @@ pub fn completions(shell: clap_complete::Shell) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "shard", &mut script);
     Ok(std::io::Write::write_all(&mut std::io::stdout(), &script)?)
-}
-
-/// Validated vectors of what was read.
-fn vectors(documents: Documents) -> Result<(Vec<String>, VectorSet)> {
-    Ok((documents.ids, VectorSet::new(documents.width, documents.values)?))
 }
 
 /// What is left to do after the rows of a vault have changed.

@@ -9,11 +9,11 @@ use rand::rngs::SysRng;
 use serde_json::json;
 use shard_client::{Collection, refit};
 
-use super::{publish_next, vectors};
+use super::publish_next;
 use crate::args::VaultArguments;
-use crate::input::read_queries;
 use crate::output::{Output, grouped, progress};
 use crate::unlock;
+use shard::input::{read_queries, vectors};
 
 #[derive(Args)]
 pub struct Refit {

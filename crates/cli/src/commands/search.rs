@@ -13,13 +13,13 @@ use shard_client::{
 use shard_geometry::{Ranked, VectorSet};
 use shard_protocol::Leak;
 
-use super::vectors;
 use crate::args::Search;
-use crate::baselines;
-use crate::embedded::Embedded;
-use crate::input::read_queries;
 use crate::output::{Output, bytes, printable, progress, table};
 use crate::{interrupt, remote, unlock};
+use shard::Embedded;
+use shard::baselines;
+use shard::input::read_queries;
+use shard::input::vectors;
 
 /// Decimals of a baseline's scores, which state no error of their own.
 const BASELINE_DECIMALS: usize = 6;

@@ -16,6 +16,12 @@ use tempfile::TempDir;
 
 pub use vectors::{Rows, npy, random_rows};
 
+/// The program under test: `shard`, or `shard-lab` where its tests include this module.
+pub fn program() -> &'static str {
+    let built = option_env!("CARGO_BIN_EXE_shard").or(option_env!("CARGO_BIN_EXE_shard-lab"));
+    built.expect("cargo names the program of a test")
+}
+
 /// The vault of every desk.
 pub const VAULT: &str = "vault";
 
@@ -75,7 +81,7 @@ impl Desk {
 
     /// The command, with no passphrase and no terminal.
     pub fn shard(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shard"));
+        let mut command = Command::new(program());
         command.current_dir(self.directory.path()).args(arguments);
         for variable in [
             "SHARD_NEW_PASSPHRASE",

@@ -57,7 +57,7 @@ impl Drop for Served {
 
 /// `shard serve data` on a free port.
 pub fn command(desk: &Desk, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_shard"));
+    let mut command = Command::new(super::program());
     command.current_dir(desk.path("")).args(["serve", "data", "--listen", "127.0.0.1:0"]);
     command.args(arguments);
     command

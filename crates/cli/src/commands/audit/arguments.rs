@@ -8,7 +8,7 @@ use shard_audit::baselines::Baseline;
 use shard_audit::report::channels::{CHANNELS, Channel};
 
 use crate::args::{VaultArguments, positive};
-use crate::baselines;
+use shard::baselines;
 
 #[derive(Args)]
 pub struct Audit {

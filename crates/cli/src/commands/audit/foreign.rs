@@ -11,9 +11,9 @@ use shard_geometry::{Pca, VectorSet};
 
 use super::Audited;
 use super::arguments::Audit;
-use crate::commands::vectors;
-use crate::input::read_vectors;
 use crate::output::grouped;
+use shard::input::read_vectors;
+use shard::input::vectors;
 
 /// The stream of the generator that samples documents.
 const PURPOSE: u64 = 0x0f_f1ce;

@@ -26,8 +26,8 @@ use shard_geometry::VectorSet;
 
 pub use arguments::Audit;
 
-use super::bench::write_npy;
 use crate::output::{Output, progress, table};
+use shard::input::write_npy;
 
 /// What is attacked, and what its reader must know.
 struct Audited {

@@ -9,8 +9,8 @@ use shard_client::{Collection, SearchOptions, Searcher, Transport};
 use shard_geometry::VectorSet;
 use shard_protocol::{Limits, MessageKind, RerankRequest, RowBatch, message_kind};
 
-use crate::embedded::Embedded;
 use crate::output::progress;
+use shard::Embedded;
 
 /// The embedded server, and every request to score that reached it.
 struct Recording {

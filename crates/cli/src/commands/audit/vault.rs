@@ -18,10 +18,10 @@ use shard_protocol::{RowBatch, RowHandle};
 use super::arguments::Audit;
 use super::held::Held;
 use super::{Audited, Whole, foreign, recorded, sample};
-use crate::commands::vectors;
-use crate::input::{Text, read_queries, read_texts};
 use crate::output::grouped;
 use crate::unlock;
+use shard::input::vectors;
+use shard::input::{Text, read_queries, read_texts};
 
 /// Queries whose requests are recorded.
 const MOST_QUERIES: usize = 500;

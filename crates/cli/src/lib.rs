@@ -1,0 +1,73 @@
+//! The `shard` command as a library: flags in, calls out, exit codes.
+//!
+//! `main.rs` is the command. `shard-lab` puts its own commands beside these ([`Command`]) and
+//! shares how results are shown ([`output`]).
+
+pub mod args;
+pub mod commands;
+mod interrupt;
+pub mod output;
+mod remote;
+mod scifact;
+mod unlock;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+pub use args::{Arguments, Command};
+
+/// Runs something and says how it ended: 0 done, 1 failed (one line on standard error says why),
+/// 3 the thresholds of `shard audit --gate` are not met, 130 stopped by Ctrl-C. (Wrong usage, 2,
+/// ends earlier.)
+pub fn exit_code(work: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
+    // A misspelt choice must not run as another one: the library falls back to its default.
+    let outcome = match shard_rlwe::Backend::from_environment() {
+        Ok(_) => work(),
+        Err(unknown) => Err(unknown.into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        // A reader that closed the pipe has had enough; that is not a failure of ours.
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::note(&format!("error: {}", output::one_line(&error)));
+            match error.downcast_ref::<shard_client::ClientError>() {
+                Some(shard_client::ClientError::Cancelled) => ExitCode::from(interrupt::EXIT_CODE),
+                _ if error.is::<commands::audit::GateNotMet>() => ExitCode::from(3),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+/// Runs a command; `json` is where its result goes for a program.
+///
+/// # Errors
+/// Whatever keeps the command from doing what it was asked.
+pub fn run(command: Command, json: Option<&Path>) -> anyhow::Result<()> {
+    match command {
+        Command::Demo(demo) => commands::demo::run(&demo, json),
+        Command::Init(init) => commands::init::run(&init, json),
+        Command::Ingest(ingest) => commands::ingest::run(&ingest, json),
+        Command::Delete(delete) => commands::delete::run(&delete, json),
+        Command::Refit(refit) => commands::refit::run(&refit, json),
+        Command::Rekey(rekey) => commands::rekey::run(&rekey, json),
+        Command::Publish(publish) => commands::publish::run(&publish, json),
+        Command::Backup(backup) => commands::backup::run(&backup, json),
+        Command::Restore(restore) => commands::restore::run(&restore, json),
+        Command::Search(search) => commands::search::run(&search, json),
+        Command::Eval(eval) => commands::eval::run(&eval, json),
+        Command::Audit(audit) => commands::audit::run(&audit, json),
+        Command::Serve(serve) => commands::serve::run(&serve, json),
+        Command::Token { token } => commands::token::run(&token, json),
+        Command::Status(status) => commands::status::run(&status, json),
+        Command::Passphrase(passphrase) => commands::passphrase::run(&passphrase, json),
+        Command::Recovery(recovery) => commands::recovery::run(&recovery, json),
+        Command::Export(export) => commands::export::run(&export, json),
+        Command::Verify(verify) => commands::verify::run(&verify, json),
+        Command::Snapshot(snapshot) => commands::snapshot::take(&snapshot, json),
+        Command::RestoreSnapshot(restore) => commands::snapshot::restore(&restore, json),
+        Command::Compact(compact) => commands::compact::run(&compact, json),
+        Command::Completions { shell } => commands::completions(shell),
+    }
+}

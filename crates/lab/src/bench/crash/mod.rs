@@ -1,0 +1,239 @@
+//! `shard-lab bench crash`: kills a server at random moments, over and over, and counts what it lost.
+//!
+//! A round starts the server, lets several clients work on it at once, kills it with SIGKILL after
+//! a random time, starts it again and compares what it holds with everything it had acknowledged:
+//!
+//! * two writers insert, replace and delete rows of one collection, each its own;
+//! * a third gives a second collection new epochs, batch by batch, and activates them;
+//! * a fourth has the server compact its rows and take snapshots all the while.
+//!
+//! A change that was under way when the server died may have happened or not, but not by half.
+//! Samples of rows are scored under encryption, so that it is the rows that are compared and not
+//! only their tags; snapshots that were acknowledged are verified, and in the end the directory.
+//! A server that ends by itself, or refuses what it should do, fails the run as well.
+//!
+//! SIGKILL ends the process and not the machine: what the process had handed to the operating
+//! system survives. That a commit is on the disk when it is acknowledged rests on redb, which
+//! syncs before a commit returns.
+
+mod check;
+mod ledger;
+mod work;
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use shard_client::remote::Remote;
+use shard_protocol::Epoch;
+
+use super::arguments::Crash;
+use super::served::{Served, Site, shard};
+pub use check::misscored;
+pub use ledger::{CELLS, Versions};
+use shard_cli::output::{Output, progress};
+pub use work::{activate, publish, publish_rows};
+
+use ledger::{Faults, mix};
+use work::{Rekeyer, Writer};
+
+/// Collection of the two writers.
+const WRITTEN: &str = "written";
+
+/// Collection that gets new epochs.
+const REKEYED: &str = "rekeyed";
+
+/// Rows of the collection that gets new epochs: an epoch takes a few hundred milliseconds, so that
+/// kills fall into all of its steps.
+const REKEYED_ROWS: usize = 3000;
+
+/// How long a server is left alive, in milliseconds: mostly too short to finish a compaction or a
+/// snapshot of many rows, so that kills fall into them, and in some rounds long enough, so that
+/// what comes after them is seen too.
+const LIFE: Range<u64> = 30..1500;
+const LONG_LIFE: Range<u64> = 3000..8000;
+
+/// Every so many rounds a long one.
+const LONG_EVERY: usize = 5;
+
+/// What the driver prints.
+#[derive(Serialize, Default)]
+struct Report {
+    rounds: usize,
+    rows: usize,
+    /// Rows whose writing or deletion was acknowledged.
+    acknowledged: usize,
+    lost: usize,
+    resurrected: usize,
+    torn: usize,
+    misscored: usize,
+    /// Problems that a verification found.
+    damaged: usize,
+    epochs_activated: usize,
+    compactions: usize,
+    snapshots: usize,
+    restart_ms_max: f64,
+    restart_ms_median: f64,
+    seed: u64,
+    seconds: f64,
+}
+
+pub fn run(arguments: &Crash, output: &Output<'_>) -> Result<()> {
+    let start = Instant::now();
+    let kept = tempfile::Builder::new().prefix("shard-crash-").tempdir()?;
+    let directory = arguments.directory.as_deref().unwrap_or(kept.path());
+    std::fs::create_dir_all(directory)?;
+    if std::fs::read_dir(directory)?.next().is_some() {
+        bail!("{} is not empty", directory.display());
+    }
+    let site = Site::new(directory)?;
+    let mut driver = Driver::new(arguments)?;
+    let mut server = site.start(shard()?, "127.0.0.1:0", &[])?;
+    driver.fill(&server, arguments.rows).context("cannot fill the server")?;
+
+    let bar = progress("rounds", arguments.rounds);
+    for _ in 0..arguments.rounds {
+        let snapshots = driver.round(&mut server)?;
+        server = site.start(shard()?, "127.0.0.1:0", &[])?;
+        driver.restarts.push(server.starting.as_secs_f64() * 1e3);
+        driver.compare(&server)?;
+        driver.report.damaged += work::verify_snapshots(directory, &snapshots)?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    server.kill()?;
+    driver.report.damaged += shard_store::verify(directory)?.problems.len();
+
+    let mut report = driver.report;
+    report.restart_ms_max = driver.restarts.iter().copied().fold(0.0, f64::max);
+    report.restart_ms_median = shard_cli::output::percentile(&driver.restarts, 0.5);
+    report.seconds = start.elapsed().as_secs_f64();
+    output.line(format!(
+        "{} rounds, {} rows: {} changes of rows acknowledged, {} lost, {} resurrected, {} torn, {} \
+         scored wrongly, {} damaged",
+        report.rounds,
+        report.rows,
+        report.acknowledged,
+        report.lost,
+        report.resurrected,
+        report.torn,
+        report.misscored,
+        report.damaged,
+    ))?;
+    output.line(format!(
+        "{} epochs activated, {} compactions, {} snapshots; ready again after {:.0} ms (median), \
+         {:.0} ms (worst)",
+        report.epochs_activated,
+        report.compactions,
+        report.snapshots,
+        report.restart_ms_median,
+        report.restart_ms_max,
+    ))?;
+    output.result(&report)?;
+    let wrong = report.lost + report.resurrected + report.torn + report.misscored + report.damaged;
+    if wrong > 0 {
+        bail!("the server did not keep what it acknowledged");
+    }
+    Ok(())
+}
+
+/// The clients, and what they know.
+struct Driver {
+    writers: [Writer; 2],
+    rekeyer: Rekeyer,
+    report: Report,
+    restarts: Vec<f64>,
+    random: u64,
+    width: usize,
+}
+
+impl Driver {
+    fn new(arguments: &Crash) -> Result<Self> {
+        let (seed, width) = (arguments.seed, arguments.dim);
+        let mut random = seed;
+        let mut next = || mix(&mut random);
+        let writers = [Writer::new(0, width, next()), Writer::new(1, width, next())];
+        let rekeyer = Rekeyer::new(REKEYED_ROWS.min(arguments.rows), width);
+        let report =
+            Report { rounds: arguments.rounds, rows: arguments.rows, seed, ..Report::default() };
+        Ok(Self { writers, rekeyer, report, restarts: Vec::new(), random, width })
+    }
+
+    /// Gives the server its first rows.
+    fn fill(&mut self, server: &Served, rows: usize) -> Result<()> {
+        let remote = server.connect(WRITTEN)?;
+        let bar = progress("filling", rows);
+        for writer in &mut self.writers {
+            self.report.acknowledged +=
+                writer.fill(&remote, rows / 2, &|done| bar.inc(done as u64))?;
+        }
+        bar.finish_and_clear();
+        activate(&remote, Epoch(1))?;
+        let acknowledged = &mut self.report.acknowledged;
+        self.rekeyer.next_epoch(&server.connect(REKEYED)?, acknowledged)?;
+        self.report.epochs_activated += 1;
+        Ok(())
+    }
+
+    /// Lets everybody work until the server is about to be killed. What a client was doing at that
+    /// moment fails, and is in doubt. Returns the snapshots that were acknowledged.
+    fn round(&mut self, server: &mut Served) -> Result<Vec<String>> {
+        let round = self.restarts.len();
+        let life = if round.is_multiple_of(LONG_EVERY) { LONG_LIFE } else { LIFE };
+        let life = life.start + mix(&mut self.random) % (life.end - life.start);
+        let life = Duration::from_millis(life);
+        let [first, second] = &mut self.writers;
+        let rekeyer = &mut self.rekeyer;
+        let over = AtomicBool::new(false);
+        let connect =
+            |collection| Ok::<_, anyhow::Error>(Remote::connect(server.options_once(collection)?)?);
+        let (for_first, for_second) = (connect(WRITTEN)?, connect(WRITTEN)?);
+        let (for_third, for_fourth) = (connect(REKEYED)?, connect(WRITTEN)?);
+        let (writes, epochs, upkeep) = thread::scope(|scope| -> Result<_> {
+            let one = scope.spawn(|| first.work(&for_first, &over));
+            let two = scope.spawn(|| second.work(&for_second, &over));
+            let three = scope.spawn(|| rekeyer.work(&for_third, &over));
+            let four = scope.spawn(|| work::upkeep(&for_fourth, round, &over));
+            thread::sleep(life);
+            // SIGKILL while all four are at it: they end by themselves when their calls fail.
+            let killed = server.kill();
+            over.store(true, Ordering::Relaxed);
+            let writes = [one, two].map(|writer| writer.join().expect("writers do not panic"));
+            let epochs = three.join().expect("rekeyers do not panic");
+            let upkeep = four.join().expect("upkeep does not panic");
+            killed?;
+            Ok((writes, epochs, upkeep))
+        })?;
+        for acknowledged in writes {
+            self.report.acknowledged += acknowledged?;
+        }
+        let epochs = epochs?;
+        self.report.acknowledged += epochs.rows;
+        self.report.epochs_activated += epochs.activated;
+        self.report.compactions += upkeep.compactions;
+        self.report.snapshots += upkeep.snapshots.len();
+        Ok(upkeep.snapshots)
+    }
+
+    /// Compares what the server holds with what was acknowledged.
+    fn compare(&mut self, server: &Served) -> Result<()> {
+        let remote = server.connect(WRITTEN)?;
+        let all = check::tags(&remote, Epoch(1))?;
+        let mut faults = Faults::default();
+        for writer in &mut self.writers {
+            faults += writer.settle(&all);
+        }
+        for writer in &self.writers {
+            let sample = writer.sample(&mut self.random);
+            self.report.misscored += misscored(&remote, &sample, Epoch(1), self.width)?;
+        }
+        faults += self.rekeyer.settle(&server.connect(REKEYED)?)?;
+        self.report.lost += faults.lost;
+        self.report.resurrected += faults.resurrected;
+        self.report.torn += faults.torn;
+        Ok(())
+    }
+}

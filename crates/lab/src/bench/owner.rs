@@ -1,0 +1,76 @@
+//! A throw-away vault and everything a search needs of it.
+
+use anyhow::{Result, bail};
+use rand::TryRng;
+use rand::rand_core::UnwrapErr;
+use rand::rngs::SysRng;
+use shard_client::vault::{KdfCost, MIN_KEY_FILE_BYTES, Unlock};
+use shard_client::{
+    CellCount, Choice, Collection, Documents, SearchOptions, Settings, create_vault, ingest,
+    published_rows,
+};
+use shard_geometry::{Ranked, VectorSet};
+use shard_protocol::RowBatch;
+use zeroize::Zeroizing;
+
+use super::arguments::CorpusArguments;
+use super::corpus::Corpus;
+use shard_cli::output::progress;
+
+/// The data owner of one run.
+pub struct Owner {
+    pub collection: Collection,
+    /// What the server is given.
+    pub rows: RowBatch,
+    pub queries: VectorSet,
+    pub options: SearchOptions,
+}
+
+impl Owner {
+    /// Protects a corpus as the flags say. The vault's files are gone when this returns; what was
+    /// opened stays in memory.
+    pub fn of(arguments: &CorpusArguments, options: SearchOptions, corpus: Corpus) -> Result<Self> {
+        let Corpus { documents, queries } = corpus;
+        let width = documents.width();
+        let mut settings = Settings::new(arguments.cells);
+        settings.d_pub = Choice::Fixed(arguments.d_pub.unwrap_or((width / 4).max(1)));
+        settings.candidates = Choice::Fixed(arguments.candidates);
+        settings.seed = arguments.seed;
+        let (held, asked) = (documents.rows(), arguments.candidates);
+        if asked > held {
+            bail!("{asked} candidates of {held} documents");
+        }
+        if let CellCount::Cells(count) = arguments.cells
+            && count > held
+        {
+            bail!("{count} cells of {held} documents");
+        }
+
+        let directory = tempfile::Builder::new().prefix("shard-bench-").tempdir()?;
+        let mut rng = UnwrapErr(SysRng);
+        let mut key = Zeroizing::new(vec![0; MIN_KEY_FILE_BYTES]);
+        SysRng.try_fill_bytes(&mut key)?;
+        let path = directory.path().join("vault");
+        let mut vault =
+            create_vault(&path, &Unlock::KeyFile(key), KdfCost::default(), &settings, &mut rng)?;
+        let ids: Vec<String> = (0..documents.rows()).map(|row| row.to_string()).collect();
+        let to_ingest = Documents { ids: &ids, vectors: &documents, sample_queries: None };
+        let bar = progress("protecting", ids.len());
+        let done = ingest(&mut vault, &to_ingest, &|rows| bar.inc(rows as u64), &mut rng);
+        bar.finish_and_clear();
+        done?;
+        let collection = Collection::open(&vault)?;
+        let rows = published_rows(&vault)?;
+        Ok(Self { collection, rows, queries, options })
+    }
+
+    /// The query of a trial.
+    pub fn query(&self, trial: usize) -> &[f32] {
+        self.queries.row(trial % self.queries.rows())
+    }
+
+    /// Every candidate of a query, ranked without encryption.
+    pub fn in_the_clear(&self, query: &[f32]) -> Result<Vec<Ranked>> {
+        Ok(self.collection.search_in_the_clear(&self.rows, query, &self.options)?)
+    }
+}

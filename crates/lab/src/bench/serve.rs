@@ -1,0 +1,302 @@
+//! `shard-lab bench serve`: a server in a process of its own, under load.
+//!
+//! The clients are in this process and the server is in another, on the same machine and over TLS,
+//! so the figure is of both: what one machine does when it plays every part. In a closed loop each
+//! client asks again as soon as it has its answer. In an open loop searches arrive at random at a
+//! given rate, and a search's time counts from its arrival, so that a queue shows.
+
+use std::ops::ControlFlow;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use cpu_time::ProcessTime;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use rayon::ThreadPoolBuilder;
+use serde::Serialize;
+use shard_client::remote::{Remote, publish};
+use shard_client::{Collection, SearchOptions, Searcher};
+
+use super::arguments::Serve;
+use super::corpus::Corpus;
+use super::owner::Owner;
+use super::served::{Served, Site, shard};
+use shard_cli::output::{Output, bytes, percentile, progress, table};
+
+/// Numbers of concurrent searches of a ramp.
+const RAMP: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// How often the server's memory is looked at.
+const GLANCE: Duration = Duration::from_millis(200);
+
+/// What is measured of one load.
+#[derive(Serialize)]
+struct Load {
+    concurrency: usize,
+    /// Arrivals a second of an open loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<f64>,
+    seconds: f64,
+    requests: usize,
+    errors: usize,
+    qps: f64,
+    ms: Quantiles,
+    cpu_seconds: Sides,
+    /// The same for one search, in milliseconds.
+    cpu_ms_per_search: Sides,
+    server_rss_bytes: Memory,
+    bytes_per_search: f64,
+}
+
+#[derive(Serialize)]
+struct Quantiles {
+    p50: f64,
+    p95: f64,
+    p99: f64,
+}
+
+#[derive(Serialize)]
+struct Sides {
+    client: f64,
+    server: f64,
+}
+
+#[derive(Serialize)]
+struct Memory {
+    start: u64,
+    peak: u64,
+    end: u64,
+}
+
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    load: Load,
+    rows: usize,
+    dimensions: usize,
+    candidates: usize,
+    /// Seconds that publishing took.
+    publish_seconds: f64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ramp: Vec<Load>,
+}
+
+pub fn run(arguments: &Serve, output: &Output<'_>) -> Result<()> {
+    if arguments.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
+        bail!("--rate: must be a positive number of searches a second");
+    }
+    let corpus = Corpus::of(&arguments.corpus)?;
+    let options = SearchOptions {
+        candidates: Some(arguments.corpus.candidates),
+        probe: arguments.nprobe,
+        objective: arguments.plan.objective(),
+        layout: arguments.plan.layout(),
+        ..SearchOptions::default()
+    };
+    let owner = Owner::of(&arguments.corpus, options, corpus)?;
+    let directory = tempfile::Builder::new().prefix("shard-bench-").tempdir()?;
+    let server = Site::new(directory.path())?.start(shard()?, "127.0.0.1:0", &[])?;
+
+    let start = Instant::now();
+    let bar = progress("publishing", owner.rows.rows().len());
+    publish(&owner.collection, &owner.rows, &server.connect("bench")?, &|progress| {
+        bar.set_position(progress.done);
+        ControlFlow::Continue(())
+    })?;
+    bar.finish_and_clear();
+    let publish_seconds = start.elapsed().as_secs_f64();
+
+    let bench = LoadTest { owner: &owner, server: &server, connections: arguments.connections };
+    let warm_up = Duration::from_secs(arguments.warm_up);
+    if !warm_up.is_zero() {
+        bench.measure(arguments.concurrency, None, warm_up)?;
+    }
+    let steps: &[usize] = if arguments.ramp.is_some() { &RAMP } else { &[] };
+    let step = Duration::from_secs(arguments.ramp.unwrap_or(0) as u64);
+    let mut ramp = Vec::new();
+    for &concurrency in steps {
+        ramp.push(bench.measure(concurrency, None, step)?);
+    }
+    let time = Duration::from_secs(arguments.seconds as u64);
+    let load = bench.measure(arguments.concurrency, arguments.rate, time)?;
+
+    let lines: Vec<Vec<String>> = ramp.iter().chain([&load]).map(line).collect();
+    output.line(table(
+        &[
+            "at once",
+            "searches/s",
+            "p50 ms",
+            "p95 ms",
+            "p99 ms",
+            "errors",
+            "client ms",
+            "server ms",
+            "server memory",
+        ],
+        &lines,
+    ))?;
+    output.line("client ms, server ms: CPU time of one search on either side")?;
+    output.result(&Report {
+        load,
+        rows: owner.rows.rows().len(),
+        dimensions: owner.queries.width(),
+        candidates: arguments.corpus.candidates,
+        publish_seconds,
+        ramp,
+    })
+}
+
+fn line(load: &Load) -> Vec<String> {
+    let ms = |value: f64| format!("{value:.1}");
+    vec![
+        match load.rate {
+            Some(rate) => format!("{rate:.0}/s"),
+            None => load.concurrency.to_string(),
+        },
+        format!("{:.1}", load.qps),
+        ms(load.ms.p50),
+        ms(load.ms.p95),
+        ms(load.ms.p99),
+        load.errors.to_string(),
+        format!("{:.2}", load.cpu_ms_per_search.client),
+        format!("{:.2}", load.cpu_ms_per_search.server),
+        bytes(load.server_rss_bytes.peak as f64),
+    ]
+}
+
+struct LoadTest<'a> {
+    owner: &'a Owner,
+    server: &'a Served,
+    connections: usize,
+}
+
+/// What the clients of one load noted.
+#[derive(Default)]
+struct Noted {
+    milliseconds: Vec<f64>,
+    bytes: usize,
+    errors: usize,
+    first_error: Option<String>,
+}
+
+impl LoadTest<'_> {
+    fn measure(&self, concurrency: usize, rate: Option<f64>, time: Duration) -> Result<Load> {
+        let count = self.connections.min(concurrency);
+        let searchers: Vec<Searcher<Remote>> = (0..count)
+            .map(|_| Ok(Searcher::new(self.server.connect("bench")?)))
+            .collect::<Result<_>>()?;
+        let noted = Mutex::new(Noted::default());
+        let next = AtomicUsize::new(0);
+        let memory_start = self.server.resident_bytes()?;
+        let (cpu, server_cpu) = (ProcessTime::now(), self.server.cpu_seconds()?);
+        let start = Instant::now();
+        let end = start + time;
+        let arrivals = rate.map(|rate| Mutex::new(Arrivals::new(start, rate)));
+
+        let peak = thread::scope(|scope| -> Result<u64> {
+            for client in 0..concurrency {
+                let searcher = &searchers[client % searchers.len()];
+                let (noted, next, arrivals) = (&noted, &next, arrivals.as_ref());
+                scope.spawn(move || self.client(searcher, end, next, arrivals, noted));
+            }
+            let mut peak = memory_start;
+            while Instant::now() < end {
+                thread::sleep(GLANCE.min(end.saturating_duration_since(Instant::now())));
+                peak = peak.max(self.server.resident_bytes()?);
+            }
+            Ok(peak)
+        })?;
+
+        let seconds = start.elapsed().as_secs_f64();
+        let client = cpu.elapsed().as_secs_f64();
+        let server = self.server.cpu_seconds()? - server_cpu;
+        let noted = noted.into_inner().expect("clients do not panic");
+        let requests = noted.milliseconds.len();
+        if requests == 0 {
+            bail!("no search succeeded: {}", noted.first_error.unwrap_or_default());
+        }
+        let each = |seconds: f64| seconds * 1e3 / requests as f64;
+        let quantile = |fraction| percentile(&noted.milliseconds, fraction);
+        Ok(Load {
+            concurrency,
+            rate,
+            seconds,
+            requests,
+            errors: noted.errors,
+            qps: requests as f64 / seconds,
+            ms: Quantiles { p50: quantile(0.5), p95: quantile(0.95), p99: quantile(0.99) },
+            cpu_ms_per_search: Sides { client: each(client), server: each(server) },
+            cpu_seconds: Sides { client, server },
+            server_rss_bytes: Memory {
+                start: memory_start,
+                peak,
+                end: self.server.resident_bytes()?,
+            },
+            bytes_per_search: noted.bytes as f64 / requests as f64,
+        })
+    }
+
+    /// One client: searches until the end.
+    fn client(
+        &self,
+        searcher: &Searcher<Remote>,
+        end: Instant,
+        next: &AtomicUsize,
+        arrivals: Option<&Mutex<Arrivals>>,
+        noted: &Mutex<Noted>,
+    ) {
+        let collection: &Collection = &self.owner.collection;
+        // As clients on machines of their own would, without sharing the pieces of their work.
+        let alone = ThreadPoolBuilder::new().num_threads(1).build().expect("one more thread");
+        loop {
+            let begun = match arrivals {
+                None => Instant::now(),
+                Some(arrivals) => {
+                    let arrival = arrivals.lock().expect("arrivals do not panic").next();
+                    thread::sleep(arrival.saturating_duration_since(Instant::now()));
+                    arrival
+                }
+            };
+            if begun >= end {
+                return;
+            }
+            let query = self.owner.query(next.fetch_add(1, Ordering::Relaxed));
+            let answer = alone.install(|| searcher.search(collection, query, &self.owner.options));
+            let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
+            let mut noted = noted.lock().expect("clients do not panic");
+            match answer {
+                Ok(answer) => {
+                    noted.milliseconds.push(milliseconds);
+                    let cost = &answer.cost;
+                    noted.bytes += cost.bytes_up + cost.bytes_down + cost.bytes_once;
+                }
+                Err(error) => {
+                    noted.errors += 1;
+                    noted.first_error.get_or_insert(error.to_string());
+                }
+            }
+        }
+    }
+}
+
+/// A Poisson process: the times between arrivals are exponential.
+struct Arrivals {
+    last: Instant,
+    rate: f64,
+    random: StdRng,
+}
+
+impl Arrivals {
+    fn new(start: Instant, rate: f64) -> Self {
+        Self { last: start, rate, random: StdRng::seed_from_u64(1) }
+    }
+
+    fn next(&mut self) -> Instant {
+        let uniform = (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        self.last += Duration::from_secs_f64(-(1.0 - uniform).ln() / self.rate);
+        self.last
+    }
+}
