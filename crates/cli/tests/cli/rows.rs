@@ -1,7 +1,5 @@
 //! `shard verify`, `snapshot`, `restore-snapshot` and `compact` on a server's directory.
 
-mod support;
-
 use std::path::Path;
 
 use shard_protocol::{
@@ -9,7 +7,7 @@ use shard_protocol::{
 };
 use shard_store::{RedbRows, RowStore, StoreOptions};
 
-use support::{Desk, number, parsed};
+use crate::support::{Desk, number, parsed};
 
 /// A directory with ten rows, three of which were deleted.
 fn fill(directory: &Path) -> RedbRows {
