@@ -3,7 +3,7 @@
 //! [`plan`] is a pure function. It lists every layout that makes sense for the workload, keeps
 //! the bits that the requested precision needs, estimates what each would cost, and takes the
 //! best by the objective. Estimates count operations and multiply them with measured times
-//! (`shard bench engine` prints them), so they are for the machine those were measured on; the
+//! (`shard-lab bench engine` prints them), so they are for the machine those were measured on; the
 //! order of plans hardly depends on it.
 
 use std::fmt;
@@ -196,7 +196,7 @@ fn fewest_bits(
     set(upload.unwrap_or(MODULUS_BITS), response)
 }
 
-/// Seconds of one core for each operation at `N = 2048`, as `shard bench engine` prints them.
+/// Seconds of one core for each operation at `N = 2048`, as `shard-lab bench engine` prints them.
 struct Times {
     /// Making a secret.
     key: f64,

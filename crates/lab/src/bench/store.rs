@@ -67,7 +67,7 @@ pub fn run(arguments: &Store, output: &Output<'_>) -> Result<()> {
     output.line(table(
         &["the server's rows on this disk", ""],
         &[
-            line("rows written a second", grouped(rate as usize)),
+            line("rows written per second", grouped(rate as usize)),
             line("bytes of the file", bytes(file as f64)),
             line("open after a kill, ms", format!("{:.1}", 1e3 * seconds(open.wall))),
             line("cold fetch, ms (median)", format!("{:.3}", milliseconds(&cold, 0.5))),

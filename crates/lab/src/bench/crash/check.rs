@@ -47,15 +47,15 @@ pub fn state(server: &dyn Transport) -> Result<CollectionState> {
     Ok(CollectionState::decode(&answer, &Limits::default())?)
 }
 
-/// The tag of every row of an epoch.
-pub fn tags(server: &dyn Transport, epoch: Epoch) -> Result<BTreeMap<u64, RowMac>> {
+/// The MAC of every row of an epoch.
+pub fn macs(server: &dyn Transport, epoch: Epoch) -> Result<BTreeMap<u64, RowMac>> {
     let mut all = BTreeMap::new();
     let mut after = None;
     loop {
         let from = after.map(|handle| declassify(handle, Leak::StoredRows));
         let list = ListMacs::new(declassify(epoch, Leak::CollectionShape), from);
         let page = RowMacs::decode(&ask(server, list.encode())?, &Limits::default())?;
-        all.extend(page.tags.iter().map(|(handle, tag)| (handle.0, *tag)));
+        all.extend(page.tags.iter().map(|(handle, mac)| (handle.0, *mac)));
         if !page.is_full() {
             return Ok(all);
         }

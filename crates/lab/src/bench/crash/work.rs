@@ -12,7 +12,7 @@ use shard_protocol::{
     ActivateEpoch, DeleteRows, Epoch, Leak, PublishRows, Revision, RowHandle, RowMac, declassify,
 };
 
-use super::check::{Failure, ask, misscored, state, tags};
+use super::check::{Failure, ask, macs, misscored, state};
 use super::ledger::{Change, Faults, Ledger, Versions, batch, mix};
 
 /// All changes are of one revision: a server takes changes of the latest as often as it likes.
@@ -85,7 +85,7 @@ impl Writer {
 
     fn next_change(&mut self) -> Change {
         let count = 1 + mix(&mut self.random) % CHANGE;
-        if mix(&mut self.random).is_multiple_of(3) && self.ledger.held().len() > SAMPLE {
+        if mix(&mut self.random).is_multiple_of(3) && self.ledger.rows().len() > SAMPLE {
             let gone: BTreeSet<u64> = (0..count / 2 + 1).filter_map(|_| self.known()).collect();
             return Change::Delete(gone);
         }
@@ -93,7 +93,7 @@ impl Writer {
         for _ in 0..count {
             // Half of them new, half in place of older ones.
             match (mix(&mut self.random) % 2, self.known()) {
-                (0, Some(handle)) => rows.insert(handle, self.ledger.held()[&handle] + 1),
+                (0, Some(handle)) => rows.insert(handle, self.ledger.rows()[&handle] + 1),
                 _ => {
                     self.next += 1;
                     rows.insert(self.next - 1, 0)
@@ -107,8 +107,8 @@ impl Writer {
     fn known(&mut self) -> Option<u64> {
         let start = first_handle(self.number);
         let from = start + mix(&mut self.random) % (self.next - start).max(1);
-        let held = self.ledger.held();
-        held.range(from..).next().or_else(|| held.iter().next()).map(|(handle, _)| *handle)
+        let rows = self.ledger.rows();
+        rows.range(from..).next().or_else(|| rows.iter().next()).map(|(handle, _)| *handle)
     }
 
     fn send(&mut self, server: &dyn Transport, change: Change) -> Result<usize, Failure> {
@@ -131,15 +131,15 @@ impl Writer {
         let start = first_handle(self.number);
         let own: BTreeMap<u64, RowMac> = all
             .range(start..first_handle(self.number + 1))
-            .map(|(handle, tag)| (*handle, *tag))
+            .map(|(handle, mac)| (*handle, *mac))
             .collect();
         self.ledger.settle(&own, Epoch(1))
     }
 
     /// Some of its rows.
     pub fn sample(&self, random: &mut u64) -> Versions {
-        let held: Vec<(&u64, &u32)> = self.ledger.held().iter().collect();
-        let pick = |_| held[(mix(random) % held.len() as u64) as usize];
+        let rows: Vec<(&u64, &u32)> = self.ledger.rows().iter().collect();
+        let pick = |_| rows[(mix(random) % rows.len() as u64) as usize];
         (0..SAMPLE).map(pick).map(|(handle, version)| (*handle, *version)).collect()
     }
 }
@@ -197,7 +197,7 @@ impl Rekeyer {
         let missing: Vec<(u64, u32)> = self
             .versions()
             .into_iter()
-            .filter(|(handle, _)| !self.next.held().contains_key(handle))
+            .filter(|(handle, _)| !self.next.rows().contains_key(handle))
             .collect();
         for rows in missing.chunks(EPOCH_BATCH) {
             let rows: Versions = rows.iter().copied().collect();
@@ -231,17 +231,17 @@ impl Rekeyer {
             self.begin_epoch(self.next_number());
         }
         self.in_doubt = false;
-        let older = state.epochs.iter().filter(|held| held.epoch < self.current);
-        faults.resurrected += older.map(|held| held.rows as usize).sum::<usize>();
+        let older = state.epochs.iter().filter(|stored| stored.epoch < self.current);
+        faults.resurrected += older.map(|stored| stored.rows as usize).sum::<usize>();
         if state.current != Some(self.current) {
             faults.lost += self.rows;
             return Ok(faults);
         }
         let mut current = Ledger::of(self.versions());
-        faults += current.settle(&tags(server, self.current)?, self.current);
+        faults += current.settle(&macs(server, self.current)?, self.current);
         let next = self.next_number();
-        faults += self.next.settle(&tags(server, next)?, next);
-        // The rows themselves, not only their tags.
+        faults += self.next.settle(&macs(server, next)?, next);
+        // The rows themselves, not only their MACs.
         let sample = self.versions().into_iter().take(SAMPLE).collect();
         faults.lost += misscored(server, &sample, self.current, self.width)?;
         Ok(faults)
@@ -250,9 +250,9 @@ impl Rekeyer {
 
 /// The message that publishes rows.
 pub fn publish(rows: &Versions, epoch: Epoch, width: usize) -> Vec<u8> {
-    let (batch, tags) = batch(rows, epoch, width);
-    let tags = declassify(tags, Leak::StoredRows);
-    PublishRows::new(declassify(REVISION, Leak::CollectionShape), batch, tags).encode()
+    let (batch, macs) = batch(rows, epoch, width);
+    let macs = declassify(macs, Leak::StoredRows);
+    PublishRows::new(declassify(REVISION, Leak::CollectionShape), batch, macs).encode()
 }
 
 /// Publishes rows.
@@ -272,19 +272,18 @@ pub fn activate(server: &dyn Transport, epoch: Epoch) -> Result<(), Failure> {
     ask(server, ActivateEpoch::new(revision, epoch).encode()).map(drop)
 }
 
-/// What the server did for its own sake.
+/// What the server acknowledged to its operator.
 #[derive(Default)]
-pub struct Upkeep {
+pub struct OperatorCalls {
     pub compactions: usize,
-    /// Names of the snapshots that were acknowledged.
+    /// Names of the snapshots.
     pub snapshots: Vec<String>,
 }
 
-/// Snapshots and compactions in turn, until a call fails; `first` is the number of the first
-/// snapshot. Calls of the operator say in words why they fail, which is not told apart here: a
-/// server that only ever fails shows in the counts.
-pub fn upkeep(server: &Remote, first: usize, over: &AtomicBool) -> Upkeep {
-    let mut done = Upkeep::default();
+/// Takes a snapshot and compacts over and over, until a call fails; `first` is the number of the
+/// snapshot. Why a call fails is not told apart: a server that always fails shows in the counts.
+pub fn operate(server: &Remote, first: usize, over: &AtomicBool) -> OperatorCalls {
+    let mut done = OperatorCalls::default();
     while !over.load(Ordering::Relaxed) {
         let name = format!("snapshot-{}", first + done.snapshots.len());
         // Which comes first alternates, so that kills fall into both.
