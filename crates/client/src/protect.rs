@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 use shard_geometry::VectorSet;
-use shard_protocol::{Row, RowHandle};
+use shard_protocol::{Leak, Row, RowHandle, declassify};
 use std::collections::HashSet;
 
 use crate::error::ClientError;
@@ -100,7 +100,7 @@ fn rotate(
     let rows = batch.rows.iter().zip(residuals.chunks_exact(width));
     rows.map(|(&row, residual)| {
         let coordinates = model.operand_scale().quantise(residual)?;
-        let cell = keys.cell_handle(owner(row));
+        let cell = declassify(keys.cell_handle(owner(row)), Leak::CellMembership);
         Ok((row, Row { cell, handle: handles[row as usize], coordinates }))
     })
     .collect()
