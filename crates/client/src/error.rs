@@ -1,7 +1,10 @@
 //! The client's one error.
 
+use std::convert::Infallible;
+
 use shard_geometry::{CellsError, PcaError, RouteError, SplitError, TuneError, VectorError};
 use shard_protocol::{CandidateError, DecodeError, Refusal, RefusalCode, RowHandle};
+#[cfg(feature = "slots")]
 use shard_rlwe::slots::SlotsError;
 use shard_rlwe::{EntropyError, OperandOverflow, SessionSpent};
 
@@ -100,9 +103,6 @@ pub enum ClientError {
     /// The shortlist is not one.
     #[error(transparent)]
     Candidates(#[from] CandidateError),
-    /// The server could not be reached.
-    #[error("cannot reach the server: {0}")]
-    Transport(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The server could not be talked to.
     #[error(transparent)]
     Remote(#[from] RemoteError),
@@ -151,6 +151,7 @@ pub enum ClientError {
     #[error("the server refused: {0}")]
     Refused(#[from] Refusal),
     /// The slot layout cannot carry these vectors.
+    #[cfg(feature = "slots")]
     #[error(transparent)]
     Slots(#[from] SlotsError),
     /// A session's key was asked for more than it may do.
@@ -159,6 +160,12 @@ pub enum ClientError {
     /// The server's answer is not one.
     #[error("the server's answer cannot be read: {0}")]
     Answer(#[from] DecodeError),
+}
+
+impl From<Infallible> for ClientError {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
 }
 
 impl ClientError {

@@ -3,7 +3,7 @@
 //! [`Model::place`] has projected the vector, split its coordinates and found its cell.
 
 use rayon::prelude::*;
-use shard_protocol::{Row, RowHandle};
+use shard_protocol::{Leak, Row, RowHandle, declassify};
 use std::collections::HashSet;
 
 use crate::error::ClientError;
@@ -83,7 +83,7 @@ fn rotate(
     let rows = batch.rows.iter().zip(residuals.chunks_exact(width));
     rows.map(|(&row, residual)| {
         let coordinates = model.operand_scale().quantise(residual)?;
-        let cell = keys.cell_handle(owner(row));
+        let cell = declassify(keys.cell_handle(owner(row)), Leak::CellMembership);
         Ok((row, Row { cell, handle: handles[row as usize], coordinates }))
     })
     .collect()

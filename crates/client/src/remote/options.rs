@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use reqwest::header::HeaderValue;
-use shard_protocol::CollectionName;
+use shard_protocol::{CollectionName, Operation, http};
 use url::{Host, Url};
 use zeroize::Zeroizing;
 
@@ -138,8 +138,8 @@ impl ServerAddress {
         }
     }
 
-    pub(super) fn operation(&self, operation: &str) -> Url {
-        self.at(&format!("v1/collections/{}/{operation}", self.collection))
+    pub(super) fn operation(&self, operation: Operation) -> Url {
+        self.at(&http::operation(&self.collection, operation))
     }
 
     /// A path of the server.
@@ -282,7 +282,7 @@ mod tests {
         ] {
             let parsed = address(text).unwrap();
             assert_eq!(parsed.collection().as_str(), collection);
-            assert_eq!(parsed.operation("rows").as_str(), operation);
+            assert_eq!(parsed.operation(Operation::Rows).as_str(), operation);
             assert_eq!(address(&parsed.to_string()), Ok(parsed));
         }
     }

@@ -17,11 +17,17 @@ use crate::vaults::{Owner, files, unlock};
 
 const KEEP: BackupOptions = BackupOptions { replace: false };
 
-fn save(owner: &mut Owner, transport: &dyn Transport) -> Result<BackedUp, ClientError> {
+fn save(
+    owner: &mut Owner,
+    transport: &impl Transport<Error: Into<ClientError>>,
+) -> Result<BackedUp, ClientError> {
     backup(&mut owner.vault, KEEP, transport, &|_| ControlFlow::Continue(()))
 }
 
-fn fetch(transport: &dyn Transport, into: &Path) -> Result<Restored, ClientError> {
+fn fetch(
+    transport: &impl Transport<Error: Into<ClientError>>,
+    into: &Path,
+) -> Result<Restored, ClientError> {
     restore(transport, into, &unlock(), &|_| ControlFlow::Continue(()))
 }
 

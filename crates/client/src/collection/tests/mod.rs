@@ -5,21 +5,18 @@ mod epoch;
 mod export;
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use shard_geometry::VectorSet;
-use shard_protocol::{CollectionName, Limits, RowHandle};
-use shard_server::Server;
-use shard_store::MemoryRows;
+use shard_protocol::RowHandle;
+use shard_server::Embedded;
 use tempfile::TempDir;
 use zeroize::Zeroizing;
 
 use super::*;
 use crate::search::{SearchOptions, Searcher};
 use crate::settings::{CellCount, Choice};
-use crate::transport::Transport;
 use crate::vault::{MIN_KEY_FILE_BYTES, VaultAccess, VaultError};
 
 const WIDTH: usize = 16;
@@ -119,22 +116,9 @@ impl World {
     }
 }
 
-struct Embedded(Server);
-
-impl Transport for Embedded {
-    fn exchange(
-        &self,
-        message: Vec<u8>,
-    ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(self.0.handle(&CollectionName::default(), &message))
-    }
-}
-
 /// A server that holds the published rows of the vault.
 fn searcher(vault: &Vault) -> Searcher<Embedded> {
-    let server = Server::new(Arc::new(MemoryRows::new()), Limits::default());
-    server.hold(&CollectionName::default(), published_rows(vault).unwrap()).unwrap();
-    Searcher::new(Embedded(server))
+    Searcher::new(Embedded::serving(published_rows(vault).unwrap()))
 }
 
 fn found(searcher: &Searcher<Embedded>, collection: &Collection, query: &[f32]) -> Vec<String> {

@@ -14,16 +14,20 @@ pub type Versions = BTreeMap<u64, u32>;
 pub fn row(handle: u64, version: u32, epoch: Epoch, width: usize) -> Row {
     let mut state = handle ^ u64::from(version).rotate_left(40) ^ epoch.0.rotate_left(20);
     let coordinates = (0..width).map(|_| (mix(&mut state) >> 47) as i32 - (1 << 16)).collect();
-    Row { cell: CellHandle(handle % CELLS), handle: RowHandle(handle), coordinates }
+    Row {
+        cell: declassify(CellHandle(handle % CELLS), Leak::CellMembership),
+        handle: RowHandle(handle),
+        coordinates,
+    }
 }
 
-/// The tag that goes with it.
-pub fn tag(handle: u64, version: u32, epoch: Epoch) -> RowMac {
-    let mut tag = [0; 16];
-    tag[..8].copy_from_slice(&handle.to_le_bytes());
-    tag[8..12].copy_from_slice(&version.to_le_bytes());
-    tag[12..].copy_from_slice(&(epoch.0 as u32).to_le_bytes());
-    RowMac(tag)
+/// The MAC that goes with it.
+pub fn mac(handle: u64, version: u32, epoch: Epoch) -> RowMac {
+    let mut mac = [0; 16];
+    mac[..8].copy_from_slice(&handle.to_le_bytes());
+    mac[8..12].copy_from_slice(&version.to_le_bytes());
+    mac[12..].copy_from_slice(&(epoch.0 as u32).to_le_bytes());
+    RowMac(mac)
 }
 
 /// Splitmix64.
@@ -35,16 +39,16 @@ pub fn mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A batch of rows with its tags, as they are published.
+/// A batch of rows with its MACs, as they are published.
 pub fn batch(versions: &Versions, epoch: Epoch, width: usize) -> (RowBatch, Vec<RowMac>) {
     let rows = versions.iter().map(|(&handle, &version)| row(handle, version, epoch, width));
-    let tags = versions.iter().map(|(&handle, &version)| tag(handle, version, epoch)).collect();
+    let macs = versions.iter().map(|(&handle, &version)| mac(handle, version, epoch)).collect();
     let batch = RowBatch::new(
         declassify(epoch, Leak::CollectionShape),
         declassify(width, Leak::CollectionShape),
         declassify(rows.collect(), Leak::StoredRows),
     );
-    (batch, tags)
+    (batch, macs)
 }
 
 /// A change that was sent.
@@ -149,7 +153,7 @@ impl Ledger {
 
     fn faults(&self, observed: &BTreeMap<u64, RowMac>, epoch: Epoch) -> Faults {
         let as_acknowledged = |(handle, version): (&u64, &u32)| {
-            observed.get(handle) == Some(&tag(*handle, *version, epoch))
+            observed.get(handle) == Some(&mac(*handle, *version, epoch))
         };
         Faults {
             lost: self.held.iter().filter(|row| !as_acknowledged(*row)).count(),
@@ -166,7 +170,7 @@ mod tests {
     const EPOCH: Epoch = Epoch(1);
 
     fn observed(rows: &[(u64, u32)]) -> BTreeMap<u64, RowMac> {
-        rows.iter().map(|&(handle, version)| (handle, tag(handle, version, EPOCH))).collect()
+        rows.iter().map(|&(handle, version)| (handle, mac(handle, version, EPOCH))).collect()
     }
 
     fn ledger(rows: &[(u64, u32)]) -> Ledger {

@@ -9,7 +9,7 @@
 //!
 //! A change that was under way when the server died may have happened or not, but not by half.
 //! Samples of rows are scored under encryption, so that it is the rows that are compared and not
-//! only their tags; snapshots that were acknowledged are verified, and in the end the directory.
+//! only their MACs; snapshots that were acknowledged are verified, and in the end the directory.
 //! A server that ends by itself, or refuses what it should do, fails the run as well.
 //!
 //! SIGKILL ends the process and not the machine: what the process had handed to the operating
@@ -221,7 +221,7 @@ impl Driver {
     /// Compares what the server holds with what was acknowledged.
     fn compare(&mut self, server: &Served) -> Result<()> {
         let remote = server.connect(WRITTEN)?;
-        let all = check::tags(&remote, Epoch(1))?;
+        let all = check::macs(&remote, Epoch(1))?;
         let mut faults = Faults::default();
         for writer in &mut self.writers {
             faults += writer.settle(&all);
