@@ -153,7 +153,7 @@ fn an_outdated_copy_of_the_vault_is_refused_in_words_and_changes_nothing() {
         vault_revision(&old)
     );
     assert!(error.to_string().contains(&words), "{error}");
-    assert!(error.to_string().contains("shard restore"), "{error}");
+    assert!(error.to_string().contains("restore the one"), "{error}");
     assert_eq!(rows_held(&served, 1), held);
 }
 

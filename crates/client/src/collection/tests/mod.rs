@@ -177,6 +177,44 @@ fn a_synchronised_vault_holds_what_was_given_and_nothing_else() {
 }
 
 #[test]
+fn every_document_is_projected_once() {
+    let projected = || crate::model::PROJECTED_ROWS.with(std::cell::Cell::take);
+    for cells in [CellCount::Cells(4), CellCount::Micro] {
+        projected();
+        let mut world = World::with(cells, 50);
+        assert_eq!(projected(), 50, "tuning, cells, rows and drift take the same coordinates");
+        let more = vectors(&mut world.rng, 7, WIDTH);
+        world.ingest(&ids(48..55), &more);
+        assert_eq!(projected(), 7);
+        rekey(&mut world.vault, &|_| (), &mut world.rng).unwrap();
+        assert_eq!(projected(), 55);
+        refit(&mut world.vault, None, &|_| (), &mut world.rng).unwrap();
+        assert_eq!(projected(), 55);
+        world.delete(&["doc-3"]).unwrap();
+        assert_eq!(projected(), 0);
+    }
+}
+
+#[test]
+fn a_document_is_the_same_row_whether_it_comes_first_or_later() {
+    for cells in [CellCount::Cells(4), CellCount::Micro] {
+        let mut world = World::with(cells, 40);
+        let before = published_rows(&world.vault).unwrap();
+        let (collection, documents) = (world.collection(), stored_vectors(&world.vault).unwrap());
+        let index = collection.index();
+        for row in [0, 17, 39] {
+            let vector = VectorSet::new(WIDTH, documents.row(row).to_vec()).unwrap();
+            world.ingest(&ids(row..row + 1), &vector);
+            let now = world.collection();
+            assert_eq!(now.index().prefix(row as u32), index.prefix(row as u32));
+            assert_eq!(now.index().cell(row as u32), index.cell(row as u32));
+        }
+        let after = published_rows(&world.vault).unwrap();
+        assert!(before.rows() == after.rows());
+    }
+}
+
+#[test]
 fn a_model_of_the_first_version_is_refused_in_words() {
     let mut world = World::with(CellCount::Cells(4), 20);
     let mut model = world.vault.read(FileKind::Model).unwrap().to_vec();
