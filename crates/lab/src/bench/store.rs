@@ -131,7 +131,10 @@ impl Corpus {
         for (at, handles) in self.handles.chunks(arguments.batch).enumerate() {
             let row = |(index, &handle): (usize, &RowHandle)| Row {
                 handle,
-                cell: self.tags[(at * arguments.batch + index) % self.tags.len()],
+                cell: declassify(
+                    self.tags[(at * arguments.batch + index) % self.tags.len()],
+                    Leak::CellMembership,
+                ),
                 coordinates: (0..arguments.width).map(|_| random.random()).collect(),
             };
             let batch = RowBatch::new(

@@ -14,7 +14,11 @@ pub type Versions = BTreeMap<u64, u32>;
 pub fn row(handle: u64, version: u32, epoch: Epoch, width: usize) -> Row {
     let mut state = handle ^ u64::from(version).rotate_left(40) ^ epoch.0.rotate_left(20);
     let coordinates = (0..width).map(|_| (mix(&mut state) >> 47) as i32 - (1 << 16)).collect();
-    Row { cell: CellHandle(handle % CELLS), handle: RowHandle(handle), coordinates }
+    Row {
+        cell: declassify(CellHandle(handle % CELLS), Leak::CellMembership),
+        handle: RowHandle(handle),
+        coordinates,
+    }
 }
 
 /// The MAC that goes with it.

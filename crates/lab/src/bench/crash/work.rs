@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use shard_client::Transport;
 use shard_client::remote::Remote;
 use shard_protocol::{
     ActivateEpoch, DeleteRows, Epoch, Leak, PublishRows, Revision, RowHandle, RowMac, declassify,
@@ -52,7 +51,7 @@ impl Writer {
     /// Inserts the first rows.
     pub fn fill(
         &mut self,
-        server: &dyn Transport,
+        server: &Remote,
         rows: usize,
         progress: &dyn Fn(usize),
     ) -> Result<usize> {
@@ -70,7 +69,7 @@ impl Writer {
 
     /// Changes rows until the server is gone; the change under way then stays in doubt. Returns
     /// how many rows' changes were acknowledged. A server that refuses is at fault.
-    pub fn work(&mut self, server: &dyn Transport, over: &AtomicBool) -> Result<usize> {
+    pub fn work(&mut self, server: &Remote, over: &AtomicBool) -> Result<usize> {
         let mut acknowledged = 0;
         while !over.load(Ordering::Relaxed) {
             let change = self.next_change();
@@ -111,7 +110,7 @@ impl Writer {
         rows.range(from..).next().or_else(|| rows.iter().next()).map(|(handle, _)| *handle)
     }
 
-    fn send(&mut self, server: &dyn Transport, change: Change) -> Result<usize, Failure> {
+    fn send(&mut self, server: &Remote, change: Change) -> Result<usize, Failure> {
         let message = match &change {
             Change::Upsert(rows) => publish(rows, Epoch(1), self.width),
             Change::Delete(handles) => DeleteRows::new(
@@ -175,7 +174,7 @@ impl Rekeyer {
     }
 
     /// New epochs until the server is gone. A server that refuses is at fault.
-    pub fn work(&mut self, server: &dyn Transport, over: &AtomicBool) -> Result<Rekeyed> {
+    pub fn work(&mut self, server: &Remote, over: &AtomicBool) -> Result<Rekeyed> {
         let mut done = Rekeyed::default();
         while !over.load(Ordering::Relaxed) {
             match self.next_epoch(server, &mut done.rows) {
@@ -188,11 +187,7 @@ impl Rekeyer {
     }
 
     /// Publishes the next epoch whole, in one go with what is there of it, and activates it.
-    pub fn next_epoch(
-        &mut self,
-        server: &dyn Transport,
-        acknowledged: &mut usize,
-    ) -> Result<(), Failure> {
+    pub fn next_epoch(&mut self, server: &Remote, acknowledged: &mut usize) -> Result<(), Failure> {
         let next = self.next_number();
         let missing: Vec<(u64, u32)> = self
             .versions()
@@ -224,7 +219,7 @@ impl Rekeyer {
 
     /// The epoch that was activated last must be there whole, the ones before it gone, and of the
     /// next one what was acknowledged.
-    pub fn settle(&mut self, server: &dyn Transport) -> Result<Faults> {
+    pub fn settle(&mut self, server: &Remote) -> Result<Faults> {
         let state = state(server)?;
         let mut faults = Faults::default();
         if self.in_doubt && state.current == Some(self.next_number()) {
@@ -257,7 +252,7 @@ pub fn publish(rows: &Versions, epoch: Epoch, width: usize) -> Vec<u8> {
 
 /// Publishes rows.
 pub fn publish_rows(
-    server: &dyn Transport,
+    server: &Remote,
     rows: &Versions,
     epoch: Epoch,
     width: usize,
@@ -266,7 +261,7 @@ pub fn publish_rows(
 }
 
 /// Makes an epoch the current one.
-pub fn activate(server: &dyn Transport, epoch: Epoch) -> Result<(), Failure> {
+pub fn activate(server: &Remote, epoch: Epoch) -> Result<(), Failure> {
     let (revision, epoch) =
         (declassify(REVISION, Leak::CollectionShape), declassify(epoch, Leak::CollectionShape));
     ask(server, ActivateEpoch::new(revision, epoch).encode()).map(drop)
