@@ -37,10 +37,11 @@
 //!
 //! # Features
 //!
-//! Default: `remote`, `server`, `audit` and `tfhe`. `parquet` reads parquet files. `tfhe` computes
-//! with tfhe-ntt beside the portable transform; both give the same bytes. `slots` adds the paper's
-//! slot layout, for comparison only. Without any of them the library makes vaults, reads `.npy` and
-//! JSON lines, and searches in this process.
+//! Default: `remote`, `server`, `audit`, `faer`, `gzip` and `tfhe`. `parquet` reads parquet files and
+//! `gzip` compressed ones. `faer` fits models faster. `tfhe` computes with tfhe-ntt beside the
+//! portable transform; both give the same bytes. `slots` adds the paper's slot layout, for
+//! comparison only. Without any of them the library makes vaults, reads `.npy` and JSON lines, and
+//! searches in this process.
 //!
 //! # Non-goals
 //!
