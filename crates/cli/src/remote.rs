@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use shard::remote::{
     EpochState, Fingerprint, ProxyAddress, Remote, RemoteError, RemoteOptions, SecretToken,
-    ServerAddress, backup_head, describe, vault_revision,
+    ServerAddress, backup_head, describe,
 };
 use shard::{ClientError, Collection, VaultAccess};
 use zeroize::Zeroizing;
@@ -77,7 +77,7 @@ fn token(arguments: &ConnectionArguments) -> Result<Option<SecretToken>> {
 
 /// Says so when the server has seen a later state of the vault, or not yet the present one.
 pub fn warn_if_apart(remote: &Remote, collection: &Collection) {
-    let (ours, server) = (vault_revision(collection), remote.address());
+    let (ours, server) = (collection.revision(), remote.address());
     let Some(seen) = remote.revision_seen() else { return };
     match (seen.cmp(&ours), collection.access()) {
         (Ordering::Equal, _) => {}
@@ -149,7 +149,7 @@ pub fn server_status(remote: &Remote, collection: &Collection) -> Result<ServerS
     Ok(ServerStatus {
         server: remote.address().to_string(),
         revision: state.revision.0,
-        vault_revision: vault_revision(collection).0,
+        vault_revision: collection.revision().0,
         epoch: state.current.map(|epoch| epoch.0),
         rows: state.epochs.iter().find(current).map_or(0, |held| held.rows),
         pending: state.epochs.iter().filter(|held| !current(held)).map(|h| h.epoch.0).collect(),

@@ -90,7 +90,7 @@ pub mod remote {
     pub use shard_client::remote::{
         BackedUp, BackupError, BackupHead, BackupOptions, Fingerprint, FingerprintError,
         ProxyAddress, PublishOptions, Published, Remote, RemoteError, RemoteOptions, Restored,
-        Retries, SecretToken, ServerAddress, Timeouts, backup_head, describe, vault_revision,
+        Retries, SecretToken, ServerAddress, Timeouts, backup_head, describe,
     };
     pub use shard_protocol::{CollectionState, EpochState};
 }

@@ -50,6 +50,6 @@ pub fn run(arguments: &Export, json: Option<&Path>) -> Result<()> {
         "vault": arguments.directory,
         "documents": collection.index().rows(),
         "epoch": collection.epoch().0,
-        "revision": collection.revision(),
+        "revision": collection.revision().0,
     }))
 }

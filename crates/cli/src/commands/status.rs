@@ -73,7 +73,7 @@ pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
     }
     output.result(&json!({
         "access": if drift.is_some() { "owner" } else { "query" },
-        "revision": collection.revision(),
+        "revision": collection.revision().0,
         "recovery": vault.has_recovery(),
         "drift": drift.as_ref().map(drift::report),
         "refit_due": drift.as_ref().map(drift::reasons),

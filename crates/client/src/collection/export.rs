@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use rand_core::CryptoRng;
-use shard_protocol::Epoch;
+use shard_protocol::{Epoch, Revision};
 use zeroize::Zeroizing;
 
 use super::{Collection, unusable};
@@ -23,7 +23,7 @@ const VERSION: u16 = 1;
 pub(super) struct Origin {
     epoch: Epoch,
     /// The generation of the owner's vault.
-    pub(super) revision: u64,
+    pub(super) revision: Revision,
 }
 
 impl Origin {
@@ -32,7 +32,7 @@ impl Origin {
         let bytes = vault.read(FileKind::Origin)?;
         let read = || {
             let mut reader = Reader::new(&bytes, VERSION)?;
-            let origin = Self { epoch: Epoch(reader.u64()?), revision: reader.u64()? };
+            let origin = Self { epoch: Epoch(reader.u64()?), revision: Revision(reader.u64()?) };
             reader.finish()?;
             if origin.epoch != epoch {
                 return Err(PayloadError::Invalid("its epoch is not the model's".into()));
@@ -45,7 +45,7 @@ impl Origin {
     fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(VERSION);
         writer.u64(self.epoch.0);
-        writer.u64(self.revision);
+        writer.u64(self.revision.0);
         writer.bytes
     }
 }

@@ -16,7 +16,7 @@ mod tests;
 use std::path::Path;
 
 use rand_core::CryptoRng;
-use shard_protocol::Epoch;
+use shard_protocol::{Epoch, Revision};
 
 use crate::drift::ModelDrift;
 use crate::error::ClientError;
@@ -40,7 +40,7 @@ pub struct Collection {
     model: Model,
     index: Index,
     keys: KeySchedule,
-    revision: u64,
+    revision: Revision,
     /// Of the vault, where it is its owner's.
     vault: Option<VaultId>,
 }
@@ -102,7 +102,7 @@ impl Collection {
             None => {
                 let master = vault.master()?;
                 let keys = KeySchedule::new(master, model.salted_epoch());
-                (keys, vault.generation(), Some(vault_id(master)))
+                (keys, Revision(vault.generation()), Some(vault_id(master)))
             }
             Some(secret) => {
                 let revision = Origin::read(vault, model.epoch())?.revision;
@@ -146,7 +146,7 @@ impl Collection {
 
     /// Which state of the owner's vault this is: its generation. A query vault remembers that of
     /// the vault it was exported from.
-    pub fn revision(&self) -> u64 {
+    pub fn revision(&self) -> Revision {
         self.revision
     }
 }

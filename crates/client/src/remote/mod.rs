@@ -59,7 +59,7 @@ pub use backup::{BackedUp, BackupOptions, backup, backup_head};
 pub use error::RemoteError;
 pub use head::{BackupError, BackupHead};
 pub use options::{ProxyAddress, RemoteOptions, Retries, SecretToken, ServerAddress, Timeouts};
-pub use publish::{PublishOptions, Published, describe, publish, vault_revision};
+pub use publish::{PublishOptions, Published, describe, publish};
 pub use restore::{Restored, restore};
 pub use tls::{Fingerprint, FingerprintError};
 

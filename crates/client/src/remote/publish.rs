@@ -60,11 +60,6 @@ pub struct Published {
     pub activated: bool,
 }
 
-/// How far a vault has come.
-pub fn vault_revision(collection: &Collection) -> Revision {
-    Revision(collection.revision())
-}
-
 /// What a server holds of its collection.
 pub fn describe(
     transport: &impl Transport<Error: Into<ClientError>>,
@@ -90,7 +85,7 @@ pub fn publish(
     watch: &Watch<'_>,
 ) -> Result<Published, ClientError> {
     let id = collection.vault_id().ok_or(ClientError::SearchOnly)?;
-    let (epoch, revision) = (published.epoch(), vault_revision(collection));
+    let (epoch, revision) = (published.epoch(), collection.revision());
     let state = describe(transport)?;
     // Whose the collection is comes first: a later revision of another vault is no later state.
     let current = refuse_if_outdated(&state, epoch, revision);

@@ -186,7 +186,7 @@ fn another_vault_does_not_take_the_place_of_the_first_unasked() {
     save(&mut first, &*served).unwrap();
     let error = save(&mut second, &*served).unwrap_err();
     assert!(matches!(error, ClientError::AnotherVault), "{error}");
-    assert!(error.to_string().contains("replace it"), "{error}");
+    assert!(error.to_string().contains("replace that vault"), "{error}");
     save(&mut first, &*served).unwrap();
     let replace = BackupOptions { replace: true };
     backup(&mut second.vault, replace, &*served, &|_| ControlFlow::Continue(())).unwrap();

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use shard_client::remote::{PublishOptions, Published, describe, publish, vault_revision};
+use shard_client::remote::{PublishOptions, Published, describe, publish};
 use shard_client::{
     ClientError, Collection, SearchOptions, Searcher, Transport, UNWATCHED, published_rows,
 };
@@ -70,7 +70,7 @@ fn the_first_publish_sends_everything_and_the_second_nothing() {
     assert_eq!((done.bytes, done.activated), (0, false));
     let asked = [MessageKind::Describe, MessageKind::FetchBlob, MessageKind::ListMacs];
     assert_eq!(listening.served.take_seen(), asked);
-    assert_eq!(remote.revision_seen(), Some(vault_revision(&owner.collection())));
+    assert_eq!(remote.revision_seen(), Some(owner.collection().revision()));
 }
 
 #[test]
@@ -155,8 +155,8 @@ fn an_outdated_copy_of_the_vault_is_refused_in_words_and_changes_nothing() {
         publish(&old, &old_rows, PublishOptions::default(), &*served, UNWATCHED).unwrap_err();
     let words = format!(
         "revision {} was published and this vault is at revision {}",
-        vault_revision(&owner.collection()),
-        vault_revision(&old)
+        owner.collection().revision(),
+        old.revision()
     );
     assert!(error.to_string().contains(&words), "{error}");
     assert!(error.to_string().contains("restore the one"), "{error}");

@@ -23,8 +23,8 @@ fn an_exported_vault_finds_what_its_owner_finds() {
             found(&searcher, &colleague, query.row(0)),
             found(&searcher, &owner, query.row(0))
         );
-        assert_eq!(colleague.revision(), world.vault.generation());
-        assert_eq!(owner.revision(), world.vault.generation());
+        assert_eq!(colleague.revision().0, world.vault.generation());
+        assert_eq!(owner.revision().0, world.vault.generation());
     }
 }
 
