@@ -332,8 +332,9 @@ pub struct Search {
         long,
         value_name = "NAME",
         value_parser = baselines::one,
-        conflicts_with_all = ["nprobe", "objective", "link", "layout", "width", "explain"]
+        conflicts_with_all = ["nprobe", "objective", "link", "explain"]
     )]
+    #[cfg_attr(feature = "slots", arg(conflicts_with_all = ["layout", "width"]))]
     pub baseline: Option<Baseline>,
 }
 
