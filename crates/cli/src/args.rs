@@ -337,8 +337,9 @@ pub struct Search {
         long,
         value_name = "NAME",
         alias = "foil",
-        conflicts_with_all = BASELINE_CONFLICTS
+        conflicts_with_all = ["nprobe", "objective", "link", "explain"]
     )]
+    #[cfg_attr(feature = "slots", arg(conflicts_with_all = ["layout", "width"]))]
     pub baseline: Option<Baseline>,
 }
 
@@ -424,12 +425,6 @@ pub struct Compact {
     #[command(flatten)]
     pub operator: OperatorArguments,
 }
-
-/// Flags that say how Shard searches, of which a baseline knows nothing.
-#[cfg(feature = "slots")]
-const BASELINE_CONFLICTS: [&str; 6] = ["nprobe", "objective", "link", "layout", "width", "explain"];
-#[cfg(not(feature = "slots"))]
-const BASELINE_CONFLICTS: [&str; 4] = ["nprobe", "objective", "link", "explain"];
 
 /// Several baselines, as one flag names them.
 #[derive(Clone, PartialEq, Debug)]

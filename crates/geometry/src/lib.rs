@@ -30,6 +30,9 @@
 //! | [`pq`] | product quantisation, which the baselines publish: [`ProductQuantizer`] |
 //! | [`mod@tune`] | prefix width and shortlist length from a held-out sample |
 //!
+//! Matrix products and eigenvectors come from faer with the feature `faer`, the default; else from loops of our own,
+//! which take longer to fit a model.
+//!
 //! # Non-goals
 //! No I/O, no network, no cryptography: key material arrives as a stream of random words from the caller. No
 //! approximate graph indexes.
@@ -37,6 +40,7 @@
 pub mod cells;
 pub mod gaussian;
 mod kernel;
+mod linear;
 pub mod pca;
 pub mod pq;
 pub mod projected;

@@ -1,14 +1,10 @@
 //! The principal axes of a corpus.
 
-use faer::diag::Diag;
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
-use faer::linalg::matmul::matmul;
-use faer::{Accum, Mat, MatMut, MatRef, Par};
 use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::kernel;
+use crate::linear;
 use crate::projected::Projected;
 use crate::vectors::{VectorError, VectorSet};
 
@@ -20,13 +16,6 @@ const PANEL_ROWS: usize = 64;
 
 /// Rows of the matrix product that projects.
 const PROJECT_ROWS: usize = 128;
-
-/// From this width on the eigensolver works in parallel; below, its tasks would cost more than they save.
-const PARALLEL_WIDTH: usize = 512;
-
-/// Tasks the parallel eigensolver splits a step into. Their number decides where sums are cut, and so the bits: it must
-/// not depend on the number of threads.
-const SOLVER_TASKS: usize = 8;
 
 /// The largest entry of `|B B^T x - x|` that a basis from outside may have for any probe `x`.
 const ORTHONORMAL_TOLERANCE: f64 = 1e-8;
@@ -98,17 +87,15 @@ impl Pca {
         let mean = mean(vectors);
         let covariance = covariance(vectors, &mean);
 
-        let tasks = if width < PARALLEL_WIDTH { Par::Seq } else { Par::rayon(SOLVER_TASKS) };
-        let (values, directions) =
-            eigen(&covariance, width, tasks).ok_or(PcaError::NoConvergence { width })?;
+        let eigen = linear::eigen(&covariance, width).ok_or(PcaError::NoConvergence { width })?;
 
         let mut order: Vec<usize> = (0..width).collect();
-        let value = |at: usize| values.column_vector()[at];
+        let value = |at: usize| eigen.values[at];
         order.sort_by(|&a, &b| value(b).total_cmp(&value(a)));
         let mut basis = Vec::with_capacity(width * width);
         for &at in &order {
             let start = basis.len();
-            basis.extend(directions.col(at).iter().copied());
+            basis.extend_from_slice(&eigen.vectors[at * width..(at + 1) * width]);
             fix_sign(&mut basis[start..]);
         }
         // Rounding leaves the eigenvalues of dead directions on either side of zero.
@@ -241,14 +228,7 @@ impl Pca {
         let width = self.width();
         centre(rows, &self.mean, &mut block.differences);
         block.differences[rows.len()..].fill(0.0);
-        matmul(
-            MatMut::from_row_major_slice_mut(&mut block.coordinates, PROJECT_ROWS, width),
-            Accum::Replace,
-            MatRef::from_row_major_slice(&block.differences, PROJECT_ROWS, width),
-            MatRef::from_row_major_slice(&self.basis, width, width).transpose(),
-            1.0,
-            Par::Seq,
-        );
+        linear::products(&block.differences, &self.basis, width, &mut block.coordinates);
         &block.coordinates[..rows.len()]
     }
 
@@ -330,45 +310,13 @@ fn covariance(vectors: &VectorSet, mean: &[f64]) -> Vec<f64> {
             .par_chunks_mut(64 * width)
             .zip(rows.par_chunks(64 * width))
             .for_each(|(out, rows)| centre(rows, mean, out));
-        let data = MatRef::from_row_major_slice(chunk, rows.len() / width, width);
         covariance.par_chunks_mut(PANEL_ROWS * width).enumerate().for_each(|(panel, out)| {
-            let (start, height) = (panel * PANEL_ROWS, out.len() / width);
-            let end = start + height;
-            matmul(
-                MatMut::from_row_major_slice_mut(out, height, width).subcols_mut(0, end),
-                Accum::Add,
-                data.subcols(start, height).transpose(),
-                data.subcols(0, end),
-                1.0,
-                Par::Seq,
-            );
+            linear::add_gram(chunk, width, panel * PANEL_ROWS, out);
         });
     }
     let scale = 1.0 / vectors.rows() as f64;
     covariance.iter_mut().for_each(|entry| *entry *= scale);
     covariance
-}
-
-/// The eigenvalues and eigenvectors, in columns, of a matrix given by its lower triangle.
-fn eigen(covariance: &[f64], width: usize, tasks: Par) -> Option<(Diag<f64>, Mat<f64>)> {
-    let mut values = Diag::<f64>::zeros(width);
-    let mut directions = Mat::<f64>::zeros(width, width);
-    let mut memory = MemBuffer::new(self_adjoint_evd_scratch::<f64>(
-        width,
-        ComputeEigenvectors::Yes,
-        tasks,
-        Default::default(),
-    ));
-    self_adjoint_evd(
-        MatRef::from_row_major_slice(covariance, width, width),
-        values.as_mut(),
-        Some(directions.as_mut()),
-        tasks,
-        MemStack::new(&mut memory),
-        Default::default(),
-    )
-    .ok()?;
-    Some((values, directions))
 }
 
 fn fix_sign(direction: &mut [f64]) {
@@ -388,15 +336,14 @@ fn fix_sign(direction: &mut [f64]) {
 /// what slips through is damage that happens to suit the signs, which are fixed. The reverse is certain: the result is
 /// at most the largest row sum of `|E|`.
 fn deviation(basis: &[f64], width: usize) -> f64 {
-    let basis = MatRef::from_row_major_slice(basis, width, width);
     let signs: Vec<f64> = (0..width as u64)
         .flat_map(|row| {
             let word = scramble(row);
             (0..PROBES).map(move |probe| if word >> probe & 1 == 0 { 1.0 } else { -1.0 })
         })
         .collect();
-    let rotated = multiply(basis.transpose(), &signs);
-    let returned = multiply(basis, &rotated);
+    let rotated = multiply(basis, true, &signs);
+    let returned = multiply(basis, false, &rotated);
     returned.iter().zip(&signs).fold(0.0, |worst, (returned, sign)| {
         let off = (returned - sign).abs();
         // `f64::max` would drop a NaN.
@@ -404,21 +351,11 @@ fn deviation(basis: &[f64], width: usize) -> f64 {
     })
 }
 
-/// `matrix * columns`, where `columns` is row-major with [`PROBES`] columns.
-fn multiply(matrix: MatRef<'_, f64>, columns: &[f64]) -> Vec<f64> {
-    let width = matrix.ncols();
-    let columns = MatRef::from_row_major_slice(columns, width, PROBES);
-    let mut product = vec![0.0; width * PROBES];
+/// `matrix columns` or `matrix^T columns`, with [`PROBES`] columns.
+fn multiply(matrix: &[f64], transposed: bool, columns: &[f64]) -> Vec<f64> {
+    let mut product = vec![0.0; columns.len()];
     product.par_chunks_mut(PANEL_ROWS * PROBES).enumerate().for_each(|(panel, out)| {
-        let height = out.len() / PROBES;
-        matmul(
-            MatMut::from_row_major_slice_mut(out, height, PROBES),
-            Accum::Replace,
-            matrix.subrows(panel * PANEL_ROWS, height),
-            columns,
-            1.0,
-            Par::Seq,
-        );
+        linear::multiply(matrix, transposed, columns, PROBES, panel * PANEL_ROWS, out);
     });
     product
 }

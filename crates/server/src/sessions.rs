@@ -82,8 +82,9 @@ impl<K: Clone> Sessions<K> {
         let options = OptionsBuilder::new()
             .estimated_items_capacity(budget / EXPECTED_BYTES + 1)
             .weight_capacity(budget as u64)
-            // One shard, so that the budget is one: a session may take all of it.
+            // One shard and one queue, so that a session may take the whole budget.
             .shards(1)
+            .hot_allocation(1.0)
             .build()
             .expect("both capacities are given");
         let open =
@@ -112,7 +113,10 @@ impl<K: Clone> Sessions<K> {
         if bytes > self.budget {
             return Err(SessionTooLarge { bytes, budget: self.budget });
         }
-        self.open.insert((collection.clone(), id), Weighed { keys, bytes });
+        let key = (collection.clone(), id);
+        self.open.insert(key.clone(), Weighed { keys, bytes });
+        // Counts as used: a request follows, and sessions of others must not displace it first.
+        self.open.get(&key);
         Ok(())
     }
 
@@ -164,6 +168,18 @@ mod tests {
         assert!(sessions.counts().open > 80, "the budget is used: {:?}", sessions.counts());
         assert_eq!(sessions.find(&main, id(999)), Ok(999));
         assert_eq!(sessions.find(&main, id(0)), Err(UnknownSession));
+    }
+
+    #[test]
+    fn sessions_that_are_opened_at_once_do_not_displace_each_other() {
+        let sessions = Sessions::new(10 * (ENTRY_BYTES + 10));
+        let main = CollectionName::default();
+        (0..10).for_each(|number| sessions.insert(&main, id(number), number, 10).unwrap());
+        (10..15).for_each(|number| sessions.insert(&main, id(number), number, 10).unwrap());
+        for number in 10..15 {
+            assert_eq!(sessions.find(&main, id(number)), Ok(number));
+        }
+        assert_eq!(sessions.counts().open, 10);
     }
 
     #[test]

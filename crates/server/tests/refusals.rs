@@ -12,7 +12,7 @@ use shard_protocol::{
 use shard_server::Server;
 use shard_store::MemoryRows;
 
-use support::{EPOCH, WIDTH, publish, publish_batch, request, request_for, request_of_width};
+use support::{EPOCH, publish, publish_batch, request, request_for, request_of_width};
 
 fn server() -> Server {
     support::server(Arc::new(MemoryRows::new()), Limits::default())
@@ -77,9 +77,10 @@ fn a_request_that_would_compute_for_too_long_is_refused() {
     let server = server().with_request_milliseconds(0);
     let cheap = server.handle(&CollectionName::default(), &request(EPOCH, 10, 1));
     assert_eq!(message_kind(&cheap), Ok(MessageKind::RerankResponse), "less than a millisecond");
-    // 40,000 candidates, of which the server has none: the limit comes before the rows.
-    let handles = (0..40_000).map(RowHandle).collect();
-    let message = request_for(WIDTH, EPOCH, vec![CellHandle(10)], vec![handles]);
+    // Every candidate takes a response of its own, and the server has none of them: the limit
+    // comes before the rows.
+    let handles = (0..1000).map(RowHandle).collect();
+    let message = request_for(2048, EPOCH, vec![CellHandle(10)], vec![handles]);
     let answer = server.handle(&CollectionName::default(), &message);
     let refusal = Refusal::decode(&answer, &Limits::default()).unwrap();
     assert_eq!(refusal.code, RefusalCode::TooLarge);

@@ -37,10 +37,11 @@
 //!
 //! # Features
 //!
-//! Default: `remote`, `server`, `audit` and `tfhe`. `parquet` reads parquet files. `tfhe` computes
-//! with tfhe-ntt beside the portable transform; both give the same bytes. `slots` adds the paper's
-//! slot layout, for comparison only. Without any of them the library makes vaults, reads `.npy` and
-//! JSON lines, and searches in this process.
+//! Default: `remote`, `server`, `audit`, `faer`, `gzip` and `tfhe`. `parquet` reads parquet files and
+//! `gzip` compressed ones. `faer` fits models faster. `tfhe` computes with tfhe-ntt beside the
+//! portable transform; both give the same bytes. `slots` adds the paper's slot layout, for
+//! comparison only. Without any of them the library makes vaults, reads `.npy` and JSON lines, and
+//! searches in this process.
 //!
 //! # Non-goals
 //!
@@ -89,7 +90,7 @@ pub mod remote {
     pub use shard_client::remote::{
         BackedUp, BackupError, BackupHead, BackupOptions, Fingerprint, FingerprintError,
         ProxyAddress, PublishOptions, Published, Remote, RemoteError, RemoteOptions, Restored,
-        Retries, SecretToken, ServerAddress, Timeouts, backup_head, describe, vault_revision,
+        Retries, SecretToken, ServerAddress, Timeouts, backup_head, describe,
     };
     pub use shard_protocol::{CollectionState, EpochState};
 }

@@ -1,11 +1,10 @@
 //! The nearest centroid of many rows.
 
-use faer::linalg::matmul::matmul;
-use faer::{Accum, MatMut, MatRef, Par};
 use rayon::prelude::*;
 
 use super::Cells;
 use crate::kernel;
+use crate::linear;
 
 /// Products one task holds at a time: 1 MiB in `f32`.
 const BLOCK_PRODUCTS: usize = 1 << 18;
@@ -21,7 +20,6 @@ pub(super) fn assign(cells: &Cells, rows: &[f32]) -> (Vec<u32>, Vec<f64>) {
         cells.centroids.chunks_exact(width).map(|c| kernel::dot_f32(c, c)).collect();
     let largest = norms.iter().fold(0.0f64, |largest, &norm| largest.max(norm)).sqrt();
     let norms: Vec<f32> = norms.iter().map(|&norm| norm as f32).collect();
-    let centroids = MatRef::from_row_major_slice(&cells.centroids, count, width);
 
     let total = rows.len() / width;
     let (mut chosen, mut distances) = (vec![0; total], vec![0.0; total]);
@@ -34,14 +32,7 @@ pub(super) fn assign(cells: &Cells, rows: &[f32]) -> (Vec<u32>, Vec<f64>) {
             || vec![0.0f32; block * count],
             |products, ((chosen, distances), rows)| {
                 let products = &mut products[..chosen.len() * count];
-                matmul(
-                    MatMut::from_row_major_slice_mut(products, chosen.len(), count),
-                    Accum::Replace,
-                    MatRef::from_row_major_slice(rows, chosen.len(), width),
-                    centroids.transpose(),
-                    -2.0,
-                    Par::Seq,
-                );
+                linear::scaled_products(rows, &cells.centroids, width, -2.0, products);
                 kernel::dispatch(
                     #[inline(always)]
                     || {

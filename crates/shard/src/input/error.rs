@@ -139,6 +139,9 @@ pub enum InputProblem {
          as .npy or .jsonl"
     )]
     NoParquet,
+    /// This build cannot decompress.
+    #[error("this build cannot read .gz: build it with the feature `gzip`, or decompress the file")]
+    NoGzip,
     /// Ids from a file, for vectors that carry their own.
     #[error("ids from a file ({}) go with .npy only; this format carries its own", .0.display())]
     IdsNotWanted(PathBuf),

@@ -29,7 +29,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Seek};
 use std::path::Path;
 
-use flate2::bufread::MultiGzDecoder;
 use shard_geometry::VectorSet;
 
 pub use beir::{Text, read_texts, texts_from};
@@ -200,11 +199,13 @@ fn open(path: &Path) -> Result<File, InputError> {
 fn open_text(path: &Path) -> Result<Box<dyn BufRead>, InputError> {
     let file = BufReader::new(open(path)?);
     let compressed = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
-    Ok(if compressed {
-        Box::new(BufReader::new(MultiGzDecoder::new(file)))
-    } else {
-        Box::new(file)
-    })
+    if !compressed {
+        return Ok(Box::new(file));
+    }
+    #[cfg(feature = "gzip")]
+    return Ok(Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(file))));
+    #[cfg(not(feature = "gzip"))]
+    Err(InputProblem::NoGzip.into())
 }
 
 /// The first line of a library's error; some go on to draw the place in the text.

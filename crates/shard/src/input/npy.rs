@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{BufRead, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use half::f16;
 use shard_geometry::VectorSet;
 
 use super::Documents;
@@ -101,7 +100,9 @@ pub(super) fn read(
     // A file of that many bytes exists, so neither number can be out of range.
     let (rows, width) = (rows as usize, width as usize);
     let values = match element {
-        Element::Half => decode(reader, rows, width, |bytes| f16::from_le_bytes(bytes).to_f64()),
+        Element::Half => {
+            decode(reader, rows, width, |bytes| half_precision(u16::from_le_bytes(bytes)))
+        }
         Element::Single => {
             decode(reader, rows, width, |bytes| f64::from(f32::from_le_bytes(bytes)))
         }
@@ -268,6 +269,18 @@ fn decode<const BYTES: usize>(
         }
     }
     Ok(values)
+}
+
+/// The value of a 16-bit float: one bit of sign, five of exponent, ten of fraction.
+fn half_precision(bits: u16) -> f64 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
+    let magnitude = match exponent {
+        0 => fraction * 2_f64.powi(-24),
+        0x1f if fraction == 0.0 => f64::INFINITY,
+        0x1f => f64::NAN,
+        _ => (1024.0 + fraction) * 2_f64.powi(exponent - 25),
+    };
+    if bits >> 15 == 0 { magnitude } else { -magnitude }
 }
 
 /// Writes vectors as 32-bit floats.

@@ -1,9 +1,10 @@
 use std::fs;
+#[cfg(feature = "gzip")]
 use std::io::Write;
 use std::path::PathBuf;
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
+#[cfg(feature = "gzip")]
+use flate2::{Compression, write::GzEncoder};
 
 use super::*;
 
@@ -84,6 +85,7 @@ fn ids_from_a_file_go_with_arrays_only() {
     );
 }
 
+#[cfg(feature = "gzip")]
 #[test]
 fn compressed_lines_read_like_plain_ones() {
     let folder = Folder::new();

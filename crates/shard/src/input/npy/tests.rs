@@ -1,5 +1,7 @@
 use std::io::Cursor;
 
+use half::f16;
+
 use super::*;
 
 /// A version 1 array file with the given header fields and data.
@@ -36,6 +38,14 @@ fn the_three_float_widths_read_alike() {
         assert_eq!(found.ids, ["0", "1"]);
         assert_eq!(found.vectors.width(), 3);
         assert_eq!(found.vectors.values(), values.map(|value| value as f32));
+    }
+}
+
+#[test]
+fn every_half_has_its_value() {
+    for bits in 0..=u16::MAX {
+        let (ours, theirs) = (half_precision(bits), f16::from_bits(bits).to_f64());
+        assert!(ours == theirs || ours.is_nan() && theirs.is_nan(), "{bits:#06x}");
     }
 }
 
