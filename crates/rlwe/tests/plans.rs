@@ -1,6 +1,6 @@
 //! The planner against a record of what plans really cost.
 //!
-//! `plans.json` is what `shard bench plans --json FILE` wrote on one core of an AMD EPYC (Zen 4),
+//! `plans.json` is what `shard-lab bench plans --json FILE` wrote on one core of an AMD EPYC (Zen 4),
 //! without its spaces and its `picks`: for every workload of a grid, each plan near the best with
 //! the microseconds of one core that the server and the client took.
 

@@ -52,7 +52,7 @@ impl Operands {
         self.width
     }
 
-    /// What one step of the fixed point is worth.
+    /// The value of one step of the fixed point.
     pub fn unit(&self) -> f64 {
         2_f64.powi(-self.scale.exponent())
     }

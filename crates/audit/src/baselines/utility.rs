@@ -132,7 +132,7 @@ pub fn reproduce_active_cells(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Re
     section.notes = vec![
         "The paper's figures are for e5-small; the prefix has d/4 coordinates in both.".into(),
         "upload_megabytes is the paper's first model, 0.21 MB for each active cell; what our \
-         requests really take is a matter of `shard bench rerank`."
+         requests really take is a matter of `shard-lab bench rerank`."
             .into(),
     ];
     let rows = corpus.vectors.rows();

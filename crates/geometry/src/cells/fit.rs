@@ -7,7 +7,7 @@ use super::{CellLists, Cells, CellsError, assign::assign, check_count, check_mat
 use crate::kernel;
 use crate::random::{below, sample, unit};
 
-/// Rows per cell that take part in the seeding. The seeding looks at all of its rows once for every cell, and a
+/// Rows per cell that take part in the seeding. The seeding reads all of its rows once per cell, and a
 /// sample of this size places the seeds as well as the whole does.
 const SEED_ROWS_PER_CELL: usize = 64;
 
