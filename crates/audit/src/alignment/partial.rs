@@ -118,7 +118,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     Ok(section)
 }
 
-/// How much a setting of the channel is worth.
+/// The effort spent on a setting of the channel.
 struct Effort<'a> {
     seeds: u64,
     targets: usize,
