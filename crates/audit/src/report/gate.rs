@@ -16,7 +16,7 @@
 //!
 //! A rule holds for every figure that it matches: `pairs=6` is not part of `pairs=64`, and the order
 //! of parts does not matter. One that matches none, or names a channel that
-//! was not measured, is an error and not a pass: a gate that checks nothing must not be green.
+//! was not measured, is an error: a gate that checks nothing must not pass.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub enum GateError {
     #[error("{0}")]
     Syntax(String),
     /// Nothing in it.
-    #[error("no rule and no verdict: a gate without conditions would always be open")]
+    #[error("no rule and no verdict: a gate without conditions would always pass")]
     Empty,
     /// A rule that no figure can fail.
     #[error("{0}: neither `max` nor `min`")]
