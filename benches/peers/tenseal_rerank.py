@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The paper's encrypted reranker in TenSEAL, on candidates that Shard chose.
 
-Reads a directory that `shard bench rerank --dump DIR` left: docs.npy, queries.npy and
+Reads a directory that `shard-lab bench rerank --dump DIR` left: docs.npy, queries.npy and
 candidates.json (the rows and cells of every trial). For each trial the client turns the residual
 of the query by a Haar matrix per active cell, encrypts B cells to a ciphertext and serialises;
 the server deserialises, takes one ciphertext-plaintext dot product per candidate with an operand

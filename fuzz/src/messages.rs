@@ -36,7 +36,7 @@ fn epoch() -> Disclosed<Epoch> {
 /// Five rows in two cells.
 pub fn rows() -> RowBatch {
     let row = |handle: u64| Row {
-        cell: CellHandle(10 + handle % 2),
+        cell: declassify(CellHandle(10 + handle % 2), Leak::CellMembership),
         handle: RowHandle(handle),
         coordinates: (0..WIDTH as i32).map(|j| (j - 2) * (handle as i32 + 1) * 1000).collect(),
     };
@@ -54,10 +54,10 @@ pub fn server() -> Server {
     server
 }
 
-/// The same rows with tags, as they are published.
+/// The same rows with MACs, as they are published.
 pub fn publish() -> PublishRows {
-    let tags = (1..=5).map(|byte| RowMac([byte; 16])).collect();
-    PublishRows::new(revision(), rows(), declassify(tags, Leak::StoredRows))
+    let macs = (1..=5).map(|byte| RowMac([byte; 16])).collect();
+    PublishRows::new(revision(), rows(), declassify(macs, Leak::StoredRows))
 }
 
 fn revision() -> Disclosed<Revision> {

@@ -30,7 +30,7 @@ impl Release {
         let mut numbers = HashMap::new();
         let cells = batch.rows().iter().map(|row| {
             let next = numbers.len() as u32;
-            *numbers.entry(row.cell).or_insert(next)
+            *numbers.entry(*row.cell).or_insert(next)
         });
         let cells = cells.collect();
         let values =

@@ -8,6 +8,7 @@ use shard_audit::baselines::Baseline;
 use shard_client::remote::ServerAddress;
 use shard_client::{CellCount, Choice, LayoutChoice, Settings, TransformKind};
 use shard_rlwe::Objective;
+#[cfg(feature = "slots")]
 use shard_rlwe::slots::SlotsParameters;
 
 use crate::commands::audit::Audit;
@@ -108,22 +109,31 @@ pub struct PlanArguments {
     #[arg(long, value_name = "MBIT", conflicts_with = "objective", value_parser = link)]
     pub link: Option<f64>,
     /// How vectors lie in ciphertexts
+    #[cfg(feature = "slots")]
     #[arg(long, default_value = "coefficients", value_enum)]
     pub layout: LayoutName,
-    /// Cells a ciphertext, in slots
+    /// Cells per ciphertext, in slots
+    #[cfg(feature = "slots")]
     #[arg(long, value_name = "CELLS", default_value_t = 1, value_parser = positive)]
     pub width: usize,
 }
 
+#[cfg(feature = "slots")]
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LayoutName {
-    /// Many scores a product, as the planner decides
+    /// Many scores per product, as the planner decides
     Coefficients,
-    /// The paper's: one response a candidate, rotate and sum, N = 8192, primes of 60, 40, 40 and 60 bits
+    /// The paper's: one response per candidate, rotate and sum, N = 8192, primes of 60, 40, 40 and 60 bits
     Slots,
 }
 
 impl PlanArguments {
+    #[cfg(not(feature = "slots"))]
+    pub fn layout(&self) -> LayoutChoice {
+        LayoutChoice::Coefficients
+    }
+
+    #[cfg(feature = "slots")]
     pub fn layout(&self) -> LayoutChoice {
         match self.layout {
             LayoutName::Coefficients => LayoutChoice::Coefficients,

@@ -5,6 +5,7 @@
 
 pub mod args;
 pub mod commands;
+mod hints;
 mod interrupt;
 pub mod output;
 mod remote;
@@ -30,7 +31,8 @@ pub fn exit_code(work: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
         // A reader that closed the pipe has had enough; that is not a failure of ours.
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::note(&format!("error: {}", output::one_line(&error)));
+            let hint = hints::hint(&error).map(|hint| format!(" ({hint})")).unwrap_or_default();
+            output::note(&format!("error: {}{hint}", output::one_line(&error)));
             match error.downcast_ref::<shard_client::ClientError>() {
                 Some(shard_client::ClientError::Cancelled) => ExitCode::from(interrupt::EXIT_CODE),
                 _ if error.is::<commands::audit::GateNotMet>() => ExitCode::from(3),

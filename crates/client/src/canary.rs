@@ -17,7 +17,7 @@ use std::collections::HashSet;
 
 use rand_core::Rng;
 use shard_geometry::gaussian::Normals;
-use shard_protocol::{Row, RowHandle};
+use shard_protocol::{Leak, Row, RowHandle, declassify};
 
 use crate::error::ClientError;
 use crate::index::Canary;
@@ -77,7 +77,7 @@ impl Canary {
     /// The row as it is published.
     pub(crate) fn row(&self, keys: &KeySchedule) -> Row {
         Row {
-            cell: keys.cell_handle(self.owner()),
+            cell: declassify(keys.cell_handle(self.owner()), Leak::CellMembership),
             handle: self.handle,
             coordinates: self.coordinates.clone(),
         }

@@ -1,7 +1,10 @@
 //! The client's one error.
 
+use std::convert::Infallible;
+
 use shard_geometry::{CellsError, PcaError, RouteError, SplitError, TuneError, VectorError};
 use shard_protocol::{CandidateError, DecodeError, Refusal, RefusalCode, RowHandle};
+#[cfg(feature = "slots")]
 use shard_rlwe::slots::SlotsError;
 use shard_rlwe::{EntropyError, OperandOverflow, SessionSpent};
 
@@ -72,7 +75,7 @@ pub enum ClientError {
     #[error(transparent)]
     Route(#[from] RouteError),
     /// A vector too long for the fixed point of its epoch.
-    #[error("{0}; fit a new model (shard refit) or scale the vector down")]
+    #[error("{0}; fit a new model or scale the vector down")]
     Overflow(#[from] OperandOverflow),
     /// A document of the index has no published row.
     #[error("row {0} is missing from the published rows: ingest the documents again")]
@@ -100,31 +103,27 @@ pub enum ClientError {
     /// The shortlist is not one.
     #[error(transparent)]
     Candidates(#[from] CandidateError),
-    /// The server could not be reached.
-    #[error("cannot reach the server: {0}")]
-    Transport(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The server could not be talked to.
     #[error(transparent)]
     Remote(#[from] RemoteError),
     /// The server has seen a later state of the vault than this copy.
     #[error(
-        "this copy of the vault is out of date: {reason}; use the latest copy, or fetch the one \
-         kept on the server with `shard restore`"
+        "this copy of the vault is out of date: {reason}; use the latest copy, or restore the one \
+         kept on the server"
     )]
     Outdated {
         /// What shows it.
         reason: String,
     },
     /// The server does not hold what is asked about.
-    #[error("{reason}; publish the vault first (shard publish)")]
+    #[error("{reason}; publish the vault first")]
     Unpublished {
         /// What it does not hold.
         reason: String,
     },
     /// A vault for searching whose rows the server does not hold, or no longer.
     #[error(
-        "{reason}; this query vault is out of date or was revoked: ask its owner for a new one \
-         (shard export)"
+        "{reason}; this query vault is out of date or was revoked: ask its owner for a new one"
     )]
     Revoked {
         /// What shows it.
@@ -133,9 +132,12 @@ pub enum ClientError {
     /// The collection is another vault's.
     #[error(
         "this collection belongs to another vault, whose rows and backup would be lost: use another \
-         collection, or give --replace to put this vault in its place"
+         collection, or replace that vault deliberately"
     )]
     AnotherVault,
+    /// The rows of a query vault were asked for.
+    #[error("a query vault has no rows of its own: only its server holds them")]
+    RowsOnServer,
     /// A query vault was to be published.
     #[error("a query vault can be searched and cannot be published; ask its owner")]
     SearchOnly,
@@ -149,6 +151,7 @@ pub enum ClientError {
     #[error("the server refused: {0}")]
     Refused(#[from] Refusal),
     /// The slot layout cannot carry these vectors.
+    #[cfg(feature = "slots")]
     #[error(transparent)]
     Slots(#[from] SlotsError),
     /// A session's key was asked for more than it may do.
@@ -157,6 +160,12 @@ pub enum ClientError {
     /// The server's answer is not one.
     #[error("the server's answer cannot be read: {0}")]
     Answer(#[from] DecodeError),
+}
+
+impl From<Infallible> for ClientError {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
 }
 
 impl ClientError {

@@ -30,6 +30,7 @@ pub mod remote;
 mod search;
 mod session;
 mod settings;
+#[cfg(feature = "slots")]
 mod slots;
 mod transport;
 pub mod vault;
@@ -47,4 +48,4 @@ pub use model::{Model, TuningRecord, WidthTried};
 pub use payload::PayloadError;
 pub use search::{Answer, Cost, LayoutChoice, SearchOptions, Searcher, Timings};
 pub use settings::{CellCount, Choice, Settings, TransformKind};
-pub use transport::Transport;
+pub use shard_protocol::Transport;

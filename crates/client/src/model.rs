@@ -2,10 +2,10 @@
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use shard_geometry::{
-    Cells, Pca, SampleSource, Split, Transform, TuneRequest, Tuning, VectorSet, tune,
+    Cells, Pca, Projected, SampleSource, Split, Transform, TuneRequest, Tuning, VectorError,
+    VectorSet, tune,
 };
 use shard_protocol::{Epoch, Limits};
 use shard_rlwe::OperandScale;
@@ -25,9 +25,6 @@ const FEWEST_CANDIDATES: usize = 32;
 
 /// Rows of a request that are kept free for canaries.
 const CANARY_ROOM: usize = 64;
-
-/// Rows projected at a time while fitting.
-const BATCH: usize = 1024;
 
 /// What was measured when width and shortlist were chosen.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -80,25 +77,37 @@ pub struct Model {
     tuning: TuningRecord,
 }
 
+/// Documents as a model sees them. Each is projected once; whatever needs its coordinates takes
+/// them from here.
+pub(crate) struct Placed {
+    /// Principal coordinates, prefix and residual.
+    pub(crate) coordinates: Projected,
+    /// The prefixes among them, which route.
+    pub(crate) prefixes: Vec<f32>,
+    /// The cell of each document; `None` when each has a key of its own.
+    pub(crate) cells: Option<Vec<u32>>,
+}
+
 impl Model {
-    /// Fits a model to documents. `queries`, where the owner has some, are what the automatic
-    /// choices are made for.
-    pub fn fit(
+    /// Fits a model to documents, and places them in it. `queries`, where the owner has some, are
+    /// what the automatic choices are made for.
+    pub(crate) fn fit(
         settings: &Settings,
         epoch: SaltedEpoch,
         vectors: &VectorSet,
         queries: Option<&VectorSet>,
-    ) -> Result<Self, ClientError> {
+    ) -> Result<(Self, Placed), ClientError> {
         settings.check()?;
         let mut rng = ChaCha20Rng::seed_from_u64(settings.seed);
         let pca = Pca::fit(vectors)?;
+        let coordinates = project(&pca, vectors)?;
         let fixed = |choice| match choice {
             Choice::Auto => None,
             Choice::Fixed(value) => Some(value),
         };
         let request =
             TuneRequest { d_pub: fixed(settings.d_pub), candidates: fixed(settings.candidates) };
-        let tuning = tune(vectors, &pca, queries, request, &mut rng)?;
+        let tuning = tune(vectors, &pca, &coordinates, queries, request, &mut rng)?;
         let split = Split::new(vectors.width(), tuning.d_pub)?;
         let widest = Limits::default().width;
         if split.residual() > widest {
@@ -107,18 +116,20 @@ impl Model {
                 split.residual()
             )));
         }
-        let (prefixes, longest) = project(&pca, &split, vectors)?;
-        let cells = match settings.cells {
+        let prefixes = coordinates.prefixes(split.prefix());
+        let (cells, assigned) = match settings.cells {
             CellCount::Cells(count) => {
-                Some(Cells::fit(&prefixes, split.prefix(), count, &mut rng)?.0)
+                let (cells, assigned) = Cells::fit(&prefixes, split.prefix(), count, &mut rng)?;
+                (Some(cells), Some(assigned))
             }
-            CellCount::Micro => None,
+            CellCount::Micro => (None, None),
         };
+        let longest = longest_residual(&split, &coordinates);
         let candidates = match settings.candidates {
             Choice::Fixed(candidates) => candidates,
             Choice::Auto => tuning.candidates.max(FEWEST_CANDIDATES),
         };
-        Ok(Self {
+        let model = Self {
             settings: settings.clone(),
             epoch,
             projected_mean: project_mean(&pca),
@@ -130,7 +141,16 @@ impl Model {
             operand_scale: OperandScale::for_norm(longest.max(vectors.max_norm())),
             candidates: candidates.min(most_candidates(settings.cells)),
             tuning: TuningRecord::from(&tuning),
-        })
+        };
+        Ok((model, Placed { coordinates, prefixes, cells: assigned }))
+    }
+
+    /// Places documents in the model, which need not be those it was fitted to.
+    pub(crate) fn place(&self, vectors: &VectorSet) -> Result<Placed, ClientError> {
+        let coordinates = project(&self.pca, vectors)?;
+        let prefixes = coordinates.prefixes(self.split.prefix());
+        let cells = self.cells.as_ref().map(|cells| cells.assign(&prefixes));
+        Ok(Placed { coordinates, prefixes, cells })
     }
 
     /// The same model under the keys and names of another epoch.
@@ -189,11 +209,6 @@ impl Model {
     /// What was measured when width and shortlist were chosen.
     pub fn tuning(&self) -> &TuningRecord {
         &self.tuning
-    }
-
-    /// Routing prefixes of documents, row by row.
-    pub(crate) fn prefixes(&self, vectors: &VectorSet) -> Result<Vec<f32>, ClientError> {
-        Ok(project(&self.pca, &self.split, vectors)?.0)
     }
 
     /// The key that rotates residuals of an owner.
@@ -263,31 +278,27 @@ impl Model {
     }
 }
 
-/// Prefixes in single precision, and the norm of the longest residual.
-fn project(pca: &Pca, split: &Split, vectors: &VectorSet) -> Result<(Vec<f32>, f64), ClientError> {
-    let (width, prefix) = (split.width(), split.prefix());
-    let mut prefixes = vec![0.0_f32; vectors.rows() * prefix];
-    let longest = prefixes
-        .par_chunks_mut(BATCH * prefix)
-        .zip(vectors.values().par_chunks(BATCH * width))
-        .map(|(prefixes, rows)| {
-            let mut coordinates = vec![0.0; rows.len()];
-            pca.project_rows(rows, &mut coordinates);
-            let mut longest = 0.0_f64;
-            let rows = coordinates.chunks_exact(width);
-            for (prefix, row) in prefixes.chunks_exact_mut(prefix).zip(rows) {
-                let (u, r) = split.halves(row);
-                prefix.iter_mut().zip(u).for_each(|(out, u)| *out = *u as f32);
-                longest = longest.max(r.iter().map(|r| r * r).sum());
-            }
-            longest
-        })
-        .reduce(|| 0.0, f64::max);
-    let longest = longest.sqrt();
-    if !longest.is_finite() || prefixes.iter().any(|u| !u.is_finite()) {
-        return Err(ClientError::TooLong { norm: vectors.max_norm() });
-    }
-    Ok((prefixes, longest))
+/// The one place where documents are projected.
+fn project(pca: &Pca, vectors: &VectorSet) -> Result<Projected, ClientError> {
+    #[cfg(test)]
+    PROJECTED_ROWS.with(|count| count.set(count.get() + vectors.rows()));
+    pca.project(vectors).map_err(|error| match error {
+        VectorError::NotFinite { .. } => ClientError::TooLong { norm: vectors.max_norm() },
+        error => error.into(),
+    })
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Documents projected by this thread.
+    pub(crate) static PROJECTED_ROWS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+fn longest_residual(split: &Split, coordinates: &Projected) -> f64 {
+    let rows = coordinates.values().chunks_exact(split.width());
+    let square = |r: &f32| f64::from(*r) * f64::from(*r);
+    let norms = rows.map(|row| split.halves(row).1.iter().map(square).sum::<f64>());
+    norms.fold(0.0, f64::max).sqrt()
 }
 
 fn project_mean(pca: &Pca) -> Vec<f64> {

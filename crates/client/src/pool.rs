@@ -161,7 +161,7 @@ impl<S: Session> Lease<'_, S> {
         let sound = match &outcome {
             Ok(_) => true,
             // A request that was not answered says nothing about the secret.
-            Err(ClientError::Transport(_) | ClientError::Remote(_)) => true,
+            Err(ClientError::Remote(_)) => true,
             Err(ClientError::Outdated { .. } | ClientError::Unpublished { .. }) => true,
             Err(error @ ClientError::Refused(_)) => !is_unknown_session(error),
             Err(_) => false,

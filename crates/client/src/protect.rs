@@ -1,43 +1,33 @@
-//! A document's journey: vector, principal coordinates, split, cell, key, fixed point, row.
+//! A document's journey: coordinates, cell, residual, key, fixed point, row.
+//!
+//! [`Model::place`] has projected the vector, split its coordinates and found its cell.
 
 use rayon::prelude::*;
-use shard_geometry::VectorSet;
-use shard_protocol::{Row, RowHandle};
+use shard_protocol::{Leak, Row, RowHandle, declassify};
 use std::collections::HashSet;
 
 use crate::error::ClientError;
 use crate::keys::{KeyOwner, KeySchedule};
-use crate::model::Model;
+use crate::model::{Model, Placed};
 
-/// Rows projected at a time: large enough for a fast matrix product, small enough that the
+/// Rows rotated at a time: large enough for a fast matrix product, small enough that the
 /// double-precision copy of a batch stays in cache.
 const BATCH: usize = 512;
 
-/// Documents after their journey. Everything is in the order of the documents.
-pub(crate) struct Protected {
-    /// Routing prefixes, for the client's index.
-    pub(crate) prefixes: Vec<f32>,
-    /// Cells, or `None` when each row has a key of its own.
-    pub(crate) cells: Option<Vec<u32>>,
-    /// Rows for the server.
-    pub(crate) rows: Vec<Row>,
-}
-
-/// Protects documents under their handles. `progress` hears how many more are done.
+/// The rows of placed documents under their handles, for the server, in the order of the documents.
+/// `progress` hears how many more are done.
 pub(crate) fn protect(
     model: &Model,
     keys: &KeySchedule,
-    vectors: &VectorSet,
+    placed: &Placed,
     handles: &[RowHandle],
     progress: &(dyn Fn(usize) + Sync),
-) -> Result<Protected, ClientError> {
-    let prefixes = model.prefixes(vectors)?;
-    let cells = model.cells().map(|cells| cells.assign(&prefixes));
-    let batches = batches(vectors.rows(), cells.as_deref());
+) -> Result<Vec<Row>, ClientError> {
+    let batches = batches(handles.len(), placed.cells.as_deref());
     let rotated: Vec<Vec<(u32, Row)>> = batches
         .into_par_iter()
         .map(|batch| {
-            let rows = rotate(model, keys, vectors, handles, &batch)?;
+            let rows = rotate(model, keys, placed, handles, &batch)?;
             progress(rows.len());
             Ok(rows)
         })
@@ -45,8 +35,7 @@ pub(crate) fn protect(
 
     let mut rows: Vec<(u32, Row)> = rotated.into_iter().flatten().collect();
     rows.sort_unstable_by_key(|(index, _)| *index);
-    let rows = rows.into_iter().map(|(_, row)| row).collect();
-    Ok(Protected { prefixes, cells, rows })
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
 
 /// Rows that are rotated together: of one cell, or any when each has its own key.
@@ -73,20 +62,14 @@ fn batches(count: usize, cells: Option<&[u32]>) -> Vec<Batch> {
 fn rotate(
     model: &Model,
     keys: &KeySchedule,
-    vectors: &VectorSet,
+    placed: &Placed,
     handles: &[RowHandle],
     batch: &Batch,
 ) -> Result<Vec<(u32, Row)>, ClientError> {
     let split = model.split();
-    let gathered: Vec<f32> =
-        batch.rows.iter().flat_map(|&row| vectors.row(row as usize)).copied().collect();
-    let mut coordinates = vec![0.0; gathered.len()];
-    model.pca().project_rows(&gathered, &mut coordinates);
-    let mut residuals: Vec<f64> = coordinates
-        .chunks_exact(split.width())
-        .flat_map(|coordinates| split.halves(coordinates).1)
-        .copied()
-        .collect();
+    let residual = |&row: &u32| split.halves(placed.coordinates.row(row as usize)).1;
+    let mut residuals: Vec<f64> =
+        batch.rows.iter().flat_map(residual).map(|&r| f64::from(r)).collect();
 
     let width = split.residual();
     let owner = |row: u32| batch.cell.map_or(KeyOwner::Row(handles[row as usize]), KeyOwner::Cell);
@@ -100,7 +83,7 @@ fn rotate(
     let rows = batch.rows.iter().zip(residuals.chunks_exact(width));
     rows.map(|(&row, residual)| {
         let coordinates = model.operand_scale().quantise(residual)?;
-        let cell = keys.cell_handle(owner(row));
+        let cell = declassify(keys.cell_handle(owner(row)), Leak::CellMembership);
         Ok((row, Row { cell, handle: handles[row as usize], coordinates }))
     })
     .collect()

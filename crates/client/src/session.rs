@@ -11,7 +11,7 @@ use shard_rlwe::{Entropy, MergeSpan, Plan, Query, RequestKey, Response, RingDegr
 
 use crate::error::ClientError;
 use crate::pool::{Pool, Session};
-use crate::transport::Transport;
+use crate::transport::Channel;
 
 /// What came back of a request.
 pub(crate) struct Exchanged<V> {
@@ -82,7 +82,7 @@ impl Sessions {
     /// Encrypts, sends, receives, opens and checks.
     pub(crate) fn exchange(
         &self,
-        transport: &dyn Transport,
+        transport: &dyn Channel,
         request: &Outgoing<'_>,
     ) -> Result<Exchanged<i64>, ClientError> {
         let Some(span) = request.plan.span else {
@@ -126,7 +126,7 @@ impl Outgoing<'_> {
     /// Sends the message, opens the answer and checks it.
     fn finish(
         &self,
-        transport: &dyn Transport,
+        transport: &dyn Channel,
         message: Vec<u8>,
         encrypt: Duration,
         open: impl Fn(&Response) -> Vec<i64> + Sync + Send,
@@ -156,7 +156,7 @@ impl Outgoing<'_> {
 
 /// A request under a secret of its own.
 fn exchange_alone(
-    transport: &dyn Transport,
+    transport: &dyn Channel,
     request: &Outgoing<'_>,
 ) -> Result<Exchanged<i64>, ClientError> {
     let start = Instant::now();
@@ -168,7 +168,7 @@ fn exchange_alone(
 }
 
 fn open_session(
-    transport: &dyn Transport,
+    transport: &dyn Channel,
     degree: RingDegree,
     span: MergeSpan,
     request: &Outgoing<'_>,
@@ -185,14 +185,11 @@ fn open_session(
 
 /// Sends a message; a refusal comes back as an error.
 pub(crate) fn exchange(
-    transport: &dyn Transport,
+    transport: &dyn Channel,
     message: Vec<u8>,
     limits: &Limits,
 ) -> Result<Vec<u8>, ClientError> {
-    let answer = transport.exchange(message).map_err(|error| match error.downcast() {
-        Ok(remote) => ClientError::Remote(*remote),
-        Err(error) => ClientError::Transport(error),
-    })?;
+    let answer = transport.send(message)?;
     match message_kind(&answer)? {
         MessageKind::Refusal => Err(refused(Refusal::decode(&answer, limits)?)),
         _ => Ok(answer),
@@ -201,7 +198,7 @@ pub(crate) fn exchange(
 
 /// Sends a message that is answered by an acknowledgement.
 pub(crate) fn accepted(
-    transport: &dyn Transport,
+    transport: &dyn Channel,
     message: Vec<u8>,
     limits: &Limits,
 ) -> Result<(), ClientError> {

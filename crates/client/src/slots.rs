@@ -13,7 +13,7 @@ use shard_rlwe::{Entropy, fill_from_os};
 use crate::error::ClientError;
 use crate::pool::{Pool, Session};
 use crate::session::{Exchanged, Verify, accepted, exchange};
-use crate::transport::Transport;
+use crate::transport::Channel;
 
 /// The open sessions in slots, if any. Their keys are megabytes, so they are kept while the
 /// layout stays the same.
@@ -66,7 +66,7 @@ impl SlotsSessions {
     /// the server's rows.
     pub(crate) fn exchange(
         &self,
-        transport: &dyn Transport,
+        transport: &dyn Channel,
         request: &SlotsOutgoing<'_>,
     ) -> Result<Exchanged<f64>, ClientError> {
         self.pool.request(
@@ -80,7 +80,7 @@ impl SlotsSessions {
 impl SlotsOutgoing<'_> {
     fn ask(
         &self,
-        transport: &dyn Transport,
+        transport: &dyn Channel,
         session: &mut SlotsSession,
     ) -> Result<Exchanged<f64>, ClientError> {
         session.remaining -= 1;
@@ -126,7 +126,7 @@ impl SlotsOutgoing<'_> {
 }
 
 fn open_session(
-    transport: &dyn Transport,
+    transport: &dyn Channel,
     request: &SlotsOutgoing<'_>,
 ) -> Result<(SlotsSession, usize), ClientError> {
     let (client, context) = SlotsClient::generate(request.layout.clone(), Entropy::from_os()?)?;

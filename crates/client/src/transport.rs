@@ -1,32 +1,16 @@
-//! How messages reach a server.
+//! A server as the rest of this crate sees it: any transport, with the client's own errors.
 
-use shard_rlwe::Objective;
+use shard_protocol::Transport;
 
-/// Carries one message to a server and brings its answer back. The embedded server and a
-/// network connection look the same from here. Many threads may exchange messages at once.
-pub trait Transport: Send + Sync {
-    /// One exchange. A refusal of the request is an answer; an error means that there is none.
-    fn exchange(
-        &self,
-        message: Vec<u8>,
-    ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>>;
+use crate::error::ClientError;
 
-    /// What plans are to be good at on the way to this server, unless the caller chooses: the
-    /// least computing where messages do not travel.
-    fn objective(&self) -> Objective {
-        Objective::Compute
-    }
+/// Sends one message and receives its answer.
+pub(crate) trait Channel: Send + Sync {
+    fn send(&self, message: Vec<u8>) -> Result<Vec<u8>, ClientError>;
 }
 
-impl<T: Transport + ?Sized> Transport for &T {
-    fn exchange(
-        &self,
-        message: Vec<u8>,
-    ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
-        (**self).exchange(message)
-    }
-
-    fn objective(&self) -> Objective {
-        (**self).objective()
+impl<T: Transport<Error: Into<ClientError>>> Channel for T {
+    fn send(&self, message: Vec<u8>) -> Result<Vec<u8>, ClientError> {
+        self.exchange(message).map_err(Into::into)
     }
 }

@@ -48,10 +48,9 @@ struct Cheater {
 }
 
 impl Transport for Cheater {
-    fn exchange(
-        &self,
-        message: Vec<u8>,
-    ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+    type Error = ClientError;
+
+    fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, ClientError> {
         match message_kind(&message)? {
             MessageKind::RerankRequest => Ok(self.forge(&message)),
             MessageKind::OpenSession => {

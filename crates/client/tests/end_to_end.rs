@@ -1,34 +1,23 @@
 //! The whole path through a real server: fit, protect, publish, search, compare with exact
 //! inner products. Client and server meet only here and in the command.
 
-use std::sync::Arc;
+use std::convert::Infallible;
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use shard_client::vault::{KdfCost, Unlock, Vault};
 use shard_client::{
-    CellCount, Choice, ClientError, Collection, Documents, LayoutChoice, SearchOptions, Searcher,
-    Settings, TransformKind, Transport, create_vault, ingest, published_rows, stored_vectors,
+    CellCount, Choice, ClientError, Collection, Documents, SearchOptions, Searcher, Settings,
+    TransformKind, Transport, create_vault, ingest, published_rows, stored_vectors,
 };
 use shard_geometry::{VectorSet, dot_f64, exact_top_k};
-use shard_protocol::{CollectionName, Leak, Limits, RefusalCode, Row, RowBatch, declassify};
+use shard_protocol::{Epoch, Leak, RefusalCode, Row, RowBatch, declassify};
 use shard_rlwe::Objective;
+#[cfg(feature = "slots")]
 use shard_rlwe::slots::SlotsParameters;
-use shard_server::Server;
-use shard_store::MemoryRows;
+use shard_server::Embedded;
 use tempfile::TempDir;
 use zeroize::Zeroizing;
-
-struct Embedded(Server);
-
-impl Transport for Embedded {
-    fn exchange(
-        &self,
-        message: Vec<u8>,
-    ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(self.0.handle(&CollectionName::default(), &message))
-    }
-}
 
 /// Anisotropic vectors of any norm around a mean, as embeddings are.
 fn vectors(rng: &mut ChaCha20Rng, rows: usize, width: usize, norm: f64) -> VectorSet {
@@ -68,9 +57,7 @@ fn world(settings: &Settings, documents: VectorSet) -> World {
 }
 
 fn searcher(vault: &Vault) -> Searcher<Embedded> {
-    let server = Server::new(Arc::new(MemoryRows::new()), Limits::default());
-    server.hold(&CollectionName::default(), published_rows(vault).unwrap()).unwrap();
-    Searcher::new(Embedded(server))
+    Searcher::new(Embedded::serving(published_rows(vault).unwrap()))
 }
 
 fn batch(collection: &Collection, width: usize, rows: Vec<Row>) -> RowBatch {
@@ -265,6 +252,7 @@ fn a_replaced_document_with_a_key_of_its_own_never_gets_an_old_name_again() {
     }
 }
 
+#[cfg(feature = "slots")]
 #[test]
 fn the_slot_layout_gives_the_same_ranking() {
     let mut rng = ChaCha20Rng::seed_from_u64(19);
@@ -274,7 +262,10 @@ fn the_slot_layout_gives_the_same_ranking() {
     let queries = vectors(&mut rng, 2, 48, 1.0);
     let mut once = Vec::new();
     for (row, cells) in [(0, 1), (1, 1), (1, 3)] {
-        let layout = LayoutChoice::Slots { parameters: SlotsParameters::paper_baseline(), cells };
+        let layout = shard_client::LayoutChoice::Slots {
+            parameters: SlotsParameters::paper_baseline(),
+            cells,
+        };
         let in_slots = SearchOptions { layout, candidates: Some(12), ..options() };
         let query = queries.row(row);
         let answer = searcher.search(&collection, query, &in_slots).unwrap();
@@ -381,17 +372,19 @@ fn a_server_that_lost_a_row_or_the_epoch_says_so_in_words() {
     let world = world(&settings(CellCount::Cells(2)), vectors(&mut rng, 30, 32, 1.0));
     let collection = Collection::open(&world.vault).unwrap();
     let query = vectors(&mut rng, 1, 32, 1.0);
-    let empty = Embedded(Server::new(Arc::new(MemoryRows::new()), Limits::default()));
-    let searcher = Searcher::new(empty);
+    let other = RowBatch::new(
+        declassify(Epoch(99), Leak::CollectionShape),
+        declassify(1, Leak::CollectionShape),
+        declassify(Vec::new(), Leak::StoredRows),
+    );
+    let searcher = Searcher::new(Embedded::serving(other));
     let error = searcher.search(&collection, query.row(0), &options()).unwrap_err();
     assert!(matches!(error, ClientError::Unpublished { .. }), "{error}");
 
     let mut rows = published_rows(&world.vault).unwrap().into_rows();
     rows.truncate(3);
     let width = rows[0].coordinates.len();
-    let partial = Server::new(Arc::new(MemoryRows::new()), Limits::default());
-    partial.hold(&CollectionName::default(), batch(&collection, width, rows)).unwrap();
-    let searcher = Searcher::new(Embedded(partial));
+    let searcher = Searcher::new(Embedded::serving(batch(&collection, width, rows)));
     let error = searcher.search(&collection, query.row(0), &options()).unwrap_err();
     let ClientError::Refused(refusal) = error else { panic!("{error}") };
     assert_eq!(refusal.code, RefusalCode::UnknownRow);
@@ -401,10 +394,9 @@ fn a_server_that_lost_a_row_or_the_epoch_says_so_in_words() {
 fn a_server_that_answers_nonsense_is_an_error_not_a_panic() {
     struct Nonsense(Vec<u8>);
     impl Transport for Nonsense {
-        fn exchange(
-            &self,
-            _: Vec<u8>,
-        ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+        type Error = Infallible;
+
+        fn exchange(&self, _: Vec<u8>) -> Result<Vec<u8>, Infallible> {
             Ok(self.0.clone())
         }
     }

@@ -20,6 +20,7 @@
 //! |---|---|
 //! | [`vectors`] | validated row-major vectors: [`VectorSet`] |
 //! | [`pca`] | mean, full principal basis, projections: [`Pca`] |
+//! | [`projected`] | documents in principal coordinates: [`Projected`] |
 //! | [`split`] | where the prefix ends: [`Split`] |
 //! | [`cells`] | k-means over prefixes: [`Cells`], [`CellLists`] |
 //! | [`gaussian`] | standard normals with the same bits on every machine |
@@ -38,6 +39,7 @@ pub mod gaussian;
 mod kernel;
 pub mod pca;
 pub mod pq;
+pub mod projected;
 mod random;
 pub mod route;
 pub mod score;
@@ -50,6 +52,7 @@ pub mod vectors;
 pub use cells::{CellLists, Cells, CellsError};
 pub use pca::{Pca, PcaError};
 pub use pq::{ProductQuantizer, QuantizedMetric, QuantizedRows, QuantizerError};
+pub use projected::Projected;
 pub use route::{FlatRouter, InvertedRouter, RouteError};
 pub use score::{Ranked, dot_f64, exact_scores, exact_top_k, exact_top_k_f64, top_k};
 pub use split::{Split, SplitError};

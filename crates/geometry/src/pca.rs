@@ -9,7 +9,8 @@ use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::kernel;
-use crate::vectors::VectorSet;
+use crate::projected::Projected;
+use crate::vectors::{VectorError, VectorSet};
 
 /// Rows that are converted to `f64` at a time: the only copy of the data a fit makes.
 const CHUNK_ROWS: usize = 1024;
@@ -17,8 +18,8 @@ const CHUNK_ROWS: usize = 1024;
 /// Rows of the covariance one task computes.
 const PANEL_ROWS: usize = 64;
 
-/// Rows one task projects.
-const PROJECT_ROWS: usize = 256;
+/// Rows of the matrix product that projects.
+const PROJECT_ROWS: usize = 128;
 
 /// From this width on the eigensolver works in parallel; below, the tasks cost more than they save.
 const PARALLEL_WIDTH: usize = 512;
@@ -190,7 +191,33 @@ impl Pca {
         self.rotate(vector.iter().map(|&x| f64::from(x)).collect())
     }
 
-    /// [`centred`](Self::centred) of many rows by matrix products, in parallel; equal to it up to rounding.
+    /// [`centred`](Self::centred) of every row, rounded to single precision.
+    ///
+    /// # Errors
+    /// `NotFinite` when a coordinate is beyond single precision, which takes vectors as long as its largest number.
+    ///
+    /// # Panics
+    /// If the vectors have another width than the model.
+    pub fn project(&self, vectors: &VectorSet) -> Result<Projected, VectorError> {
+        let width = self.width();
+        assert_eq!(vectors.width(), width, "a model projects vectors of its own width");
+        let mut values = vec![0.0; vectors.values().len()];
+        values
+            .par_chunks_mut(PROJECT_ROWS * width)
+            .zip(vectors.values().par_chunks(PROJECT_ROWS * width))
+            .for_each_init(
+                || Block::new(width),
+                |block, (out, rows)| {
+                    for (out, &coordinate) in out.iter_mut().zip(self.project_block(rows, block)) {
+                        *out = coordinate as f32;
+                    }
+                },
+            );
+        VectorSet::new(width, values).map(Projected::new)
+    }
+
+    /// [`centred`](Self::centred) of many rows by matrix products, in parallel; equal to it up to rounding. The
+    /// coordinates of a row do not depend on the rows beside it.
     ///
     /// # Panics
     /// If `rows` is not whole rows of the model's width, or `out` is not as long.
@@ -198,22 +225,31 @@ impl Pca {
         let width = self.width();
         assert_eq!(rows.len(), out.len(), "every coordinate has a place");
         assert!(rows.len().is_multiple_of(width), "a model projects vectors of its own width");
-        let basis = MatRef::from_row_major_slice(&self.basis, width, width);
         out.par_chunks_mut(PROJECT_ROWS * width)
             .zip(rows.par_chunks(PROJECT_ROWS * width))
-            .for_each(|(out, rows)| {
-                let count = rows.len() / width;
-                let mut differences = vec![0.0; rows.len()];
-                centre(rows, &self.mean, &mut differences);
-                matmul(
-                    MatMut::from_row_major_slice_mut(out, count, width),
-                    Accum::Replace,
-                    MatRef::from_row_major_slice(&differences, count, width),
-                    basis.transpose(),
-                    1.0,
-                    Par::Seq,
-                );
-            });
+            .for_each_init(
+                || Block::new(width),
+                |block, (out, rows)| out.copy_from_slice(self.project_block(rows, block)),
+            );
+    }
+
+    /// The coordinates of at most [`PROJECT_ROWS`] rows.
+    ///
+    /// The order in which a matrix product adds up may depend on its shape, so it always has [`PROJECT_ROWS`] rows,
+    /// zeros after the last. A vector then has the same coordinates in whatever company it is projected.
+    fn project_block<'a>(&self, rows: &[f32], block: &'a mut Block) -> &'a [f64] {
+        let width = self.width();
+        centre(rows, &self.mean, &mut block.differences);
+        block.differences[rows.len()..].fill(0.0);
+        matmul(
+            MatMut::from_row_major_slice_mut(&mut block.coordinates, PROJECT_ROWS, width),
+            Accum::Replace,
+            MatRef::from_row_major_slice(&block.differences, PROJECT_ROWS, width),
+            MatRef::from_row_major_slice(&self.basis, width, width).transpose(),
+            1.0,
+            Par::Seq,
+        );
+        &block.coordinates[..rows.len()]
     }
 
     fn rotate(&self, vector: Vec<f64>) -> Vec<f64> {
@@ -236,6 +272,19 @@ impl Pca {
 impl std::fmt::Debug for Pca {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "Pca(width {})", self.width())
+    }
+}
+
+/// The memory that a task projects in.
+struct Block {
+    differences: Vec<f64>,
+    coordinates: Vec<f64>,
+}
+
+impl Block {
+    fn new(width: usize) -> Self {
+        let zeros = vec![0.0; PROJECT_ROWS * width];
+        Self { differences: zeros.clone(), coordinates: zeros }
     }
 }
 

@@ -17,7 +17,10 @@ pub struct PutBlob {
 impl PutBlob {
     /// Sealed bytes under a name.
     pub fn new(name: Disclosed<BlobName>, sealed: Disclosed<Vec<u8>>) -> Self {
-        Self { name, sealed }
+        Self {
+            name: name.accounted_under(Leak::SealedBlobs),
+            sealed: sealed.accounted_under(Leak::SealedBlobs),
+        }
     }
 
     /// The name.
@@ -59,7 +62,7 @@ macro_rules! by_name {
         impl $message {
             /// The blob of a name.
             pub fn new(name: Disclosed<BlobName>) -> Self {
-                Self { name }
+                Self { name: name.accounted_under(Leak::SealedBlobs) }
             }
 
             /// The name.
@@ -79,7 +82,7 @@ macro_rules! by_name {
                 let mut reader = Reader::open(bytes, MessageKind::$message, limits)?;
                 let name = read_name(&mut reader)?;
                 reader.finish()?;
-                Ok(Self { name })
+                Ok(Self::new(name))
             }
         }
     };

@@ -2,11 +2,12 @@
 
 /// One thing that the server learns. `docs/LEAKAGE.md` says for each what follows from it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
 pub enum Leak {
     /// The stored rows: rotated residuals, hence their norms and the inner products of rows that
     /// share a cell.
     StoredRows,
-    /// Which rows share a cell: the tag that a stored row carries.
+    /// Which rows share a cell: the cell handle that a stored row carries.
     CellMembership,
     /// How many rows there are, how wide they are, and the number of the epoch.
     CollectionShape,
@@ -19,6 +20,7 @@ pub enum Leak {
     /// Which requests belong to one session.
     SessionLinkage,
     /// The prefix part of every candidate's score, which the slot layout adds under encryption.
+    #[cfg(feature = "slots")]
     PrefixScores,
     /// Sealed bytes that the server keeps for the owner: their names, lengths and times.
     SealedBlobs,
@@ -26,7 +28,7 @@ pub enum Leak {
 
 impl Leak {
     /// Every leak, in the order of the contract.
-    pub const ALL: [Leak; 9] = [
+    pub const ALL: &'static [Leak] = &[
         Leak::StoredRows,
         Leak::CellMembership,
         Leak::CollectionShape,
@@ -34,8 +36,9 @@ impl Leak {
         Leak::CandidateHandles,
         Leak::RequestShape,
         Leak::SessionLinkage,
-        Leak::PrefixScores,
         Leak::SealedBlobs,
+        #[cfg(feature = "slots")]
+        Leak::PrefixScores,
     ];
 
     /// The name that the contract, the demo and the audit use.
@@ -48,6 +51,7 @@ impl Leak {
             Leak::CandidateHandles => "candidate-handles",
             Leak::RequestShape => "request-shape",
             Leak::SessionLinkage => "session-linkage",
+            #[cfg(feature = "slots")]
             Leak::PrefixScores => "prefix-scores",
             Leak::SealedBlobs => "sealed-blobs",
         }
@@ -67,6 +71,7 @@ impl Leak {
             Leak::SessionLinkage => {
                 "which requests belong to one session (only with merging or slots)"
             }
+            #[cfg(feature = "slots")]
             Leak::PrefixScores => "the prefix part of each score (only with slots)",
             Leak::SealedBlobs => "names, lengths and times of sealed backups (only where kept)",
         }
@@ -74,7 +79,7 @@ impl Leak {
 }
 
 /// A value that has been cleared to leave the client, with the leak it is accounted under.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Disclosed<T> {
     value: T,
     leak: Leak,
@@ -89,6 +94,16 @@ impl<T> Disclosed<T> {
     /// What it is accounted under.
     pub fn leak(&self) -> Leak {
         self.leak
+    }
+
+    /// The value itself, where a message expects it to be accounted under `leak`.
+    ///
+    /// # Panics
+    /// When it was cleared as another leak: the contract would then list it in the wrong place.
+    #[track_caller]
+    pub(crate) fn accounted_under(self, leak: Leak) -> Self {
+        assert_eq!(self.leak, leak, "a value was declassified as another leak than it is");
+        self
     }
 
     /// Unwraps the value.
@@ -109,19 +124,32 @@ impl<T> std::ops::Deref for Disclosed<T> {
 mod tests {
     use super::*;
 
-    /// Rows of the contract's table start with `| name |` in code quotes.
-    #[test]
-    fn contract_lists_exactly_the_leaks_of_the_enum() {
+    /// The leaks of a table of the contract, which stands between two marks. Its rows start with
+    /// `| name |` in code quotes.
+    fn listed(mark: &str) -> Vec<&'static str> {
         let contract = include_str!("../../../docs/LEAKAGE.md");
-        let table = contract
-            .split("<!-- leaks -->")
-            .nth(1)
-            .expect("the contract's table stands between two <!-- leaks --> marks");
-        let listed: Vec<&str> = table
+        let table = contract.split(mark).nth(1).expect("a table between two marks");
+        table
             .lines()
             .filter_map(|line| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name))
-            .collect();
-        let expected: Vec<&str> = Leak::ALL.iter().map(|leak| leak.name()).collect();
-        assert_eq!(listed, expected);
+            .collect()
+    }
+
+    #[test]
+    fn contract_lists_exactly_the_leaks_of_the_enum() {
+        let mut expected = listed("<!-- leaks -->");
+        let slots = listed("<!-- leaks with the feature slots -->");
+        assert_eq!(slots, ["prefix-scores"]);
+        if cfg!(feature = "slots") {
+            expected.extend(slots);
+        }
+        let names: Vec<&str> = Leak::ALL.iter().map(|leak| leak.name()).collect();
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    #[should_panic(expected = "another leak")]
+    fn a_value_declassified_as_another_leak_is_noticed() {
+        let _ = declassify(7, Leak::ActiveCells).accounted_under(Leak::CellMembership);
     }
 }

@@ -6,31 +6,41 @@
 //! * [`Leak`] and [`Disclosed`]: the trust boundary as a type. Whatever a client sends is a
 //!   ciphertext or a `Disclosed<T>`, which only [`declassify`] makes and which names the leak it
 //!   belongs to. `docs/LEAKAGE.md` is the same list in words; a test holds the two together.
-//! * [`CellHandle`], [`RowHandle`], [`Epoch`]: the only names the server knows. Tags and handles
-//!   are keyed pseudorandom words, fresh in every epoch.
+//! * [`CellHandle`], [`RowHandle`], [`Epoch`]: the only names the server knows. Handles are keyed
+//!   pseudorandom words, fresh in every epoch.
 //! * [`MessageKind`] lists the messages. Each has one canonical encoding; decoding checks every
 //!   length against a limit *before* it allocates and refuses anything that is not canonical.
+//! * [`Operation`]: what can be asked of a collection, with the messages it takes and who may ask.
+//! * [`Transport`]: how a message reaches a server, in the same process or over a network.
 //!
 //! # Map
 //!
-//! `leak` (trust boundary) · `names` (tags, handles, epochs) · `wire` (reader, header, limits) ·
-//! `rows`, `publish`, `session`, `rerank`, `slots`, `blobs`, `refusal` (messages).
+//! `leak` (trust boundary) · `names` (handles, epochs, collections) · `wire` (reader, header,
+//! limits) · `rows`, `publish`, `session`, `rerank`, `blobs`, `refusal` (messages) · `operation`,
+//! [`http`] (paths and names of the HTTP interface) · `transport`.
+//!
+//! The cargo feature `slots` adds the messages of the paper's slot layout (module `slots`) and the
+//! leak that comes with them, `prefix-scores`. Without it they are refused by name.
 //!
 //! # Non-goals
 //!
-//! No network, no storage, no keys.
+//! No sockets, no storage, no keys.
 
 mod blobs;
+pub mod http;
 mod leak;
 mod names;
+mod operation;
 mod publish;
 mod refusal;
 mod rerank;
 mod rows;
 mod session;
+#[cfg(feature = "slots")]
 mod slots;
 #[cfg(test)]
 mod tests;
+mod transport;
 mod wire;
 
 pub use blobs::{Blob, BlobList, DeleteBlob, FetchBlob, PutBlob};
@@ -38,6 +48,7 @@ pub use leak::{Disclosed, Leak, declassify};
 pub use names::{
     BlobName, CellHandle, CollectionName, Epoch, NameError, Revision, RowHandle, RowMac,
 };
+pub use operation::{Access, Operation};
 pub use publish::{
     ActivateEpoch, CollectionState, DeleteRows, EpochState, ListMacs, PublishRows, RowMacs,
 };
@@ -45,5 +56,7 @@ pub use refusal::{Refusal, RefusalCode};
 pub use rerank::{CandidateError, Candidates, RerankRequest, RerankResponse};
 pub use rows::{Row, RowBatch};
 pub use session::{OpenSession, SessionId};
+#[cfg(feature = "slots")]
 pub use slots::{OpenSlotsSession, SlotsRequest, SlotsResponse};
-pub use wire::{Access, DecodeError, Limits, MessageKind, WIRE_VERSION, message_kind};
+pub use transport::Transport;
+pub use wire::{DecodeError, Limits, MessageKind, WIRE_VERSION, message_kind};

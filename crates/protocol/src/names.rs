@@ -27,7 +27,7 @@ word!(
     RowHandle, "{:016x}"
 );
 word!(
-    /// A generation of keys, tags and handles. Nothing of one epoch names anything of another.
+    /// A generation of keys and handles. Nothing of one epoch names anything of another.
     Epoch, "{}"
 );
 word!(
@@ -36,7 +36,7 @@ word!(
     Revision, "{}"
 );
 
-/// A row's content under a key of its epoch, which only the owner has: equal tags mean equal rows
+/// A row's content under a key of its epoch, which only the owner has: equal MACs mean equal rows
 /// within an epoch, and nothing across epochs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RowMac(pub [u8; 16]);

@@ -1,6 +1,6 @@
 //! Keeping a server's rows as the vault has them: what is there, what is new, what goes.
 //!
-//! A publish asks for the [tags](RowMac) of an epoch page by page, sends the rows whose tag
+//! A publish asks for the [MACs](RowMac) of an epoch page by page, sends the rows whose MAC
 //! is missing or differs, deletes those the vault no longer has, and makes the epoch the
 //! current one. Each step can be repeated, so a publish that was cut off is simply run again.
 
@@ -9,29 +9,33 @@ use crate::names::{Epoch, Revision, RowHandle, RowMac};
 use crate::rows::RowBatch;
 use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer, ascending, word};
 
-/// Bytes of a tag.
-const TAG_BYTES: usize = 16;
+/// Bytes of a MAC.
+const MAC_BYTES: usize = 16;
 
-/// Rows to insert or replace, each with its tag.
+/// Rows to insert or replace, each with its MAC.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PublishRows {
     revision: Disclosed<Revision>,
     batch: RowBatch,
-    tags: Disclosed<Vec<RowMac>>,
+    macs: Disclosed<Vec<RowMac>>,
 }
 
 impl PublishRows {
-    /// A batch with the tags of its rows, in their order: ascending by handle.
+    /// A batch with the MACs of its rows, in their order: ascending by handle.
     ///
     /// # Panics
-    /// When there is another number of tags than of rows.
+    /// When there is another number of MACs than of rows.
     pub fn new(
         revision: Disclosed<Revision>,
         batch: RowBatch,
-        tags: Disclosed<Vec<RowMac>>,
+        macs: Disclosed<Vec<RowMac>>,
     ) -> Self {
-        assert_eq!(tags.len(), batch.rows().len(), "a tag for every row");
-        Self { revision, batch, tags }
+        assert_eq!(macs.len(), batch.rows().len(), "a MAC for every row");
+        Self {
+            revision: revision.accounted_under(Leak::CollectionShape),
+            batch,
+            macs: macs.accounted_under(Leak::StoredRows),
+        }
     }
 
     /// The vault's revision.
@@ -44,14 +48,14 @@ impl PublishRows {
         &self.batch
     }
 
-    /// Tags of the rows, in their order.
-    pub fn tags(&self) -> &[RowMac] {
-        &self.tags
+    /// MACs of the rows, in their order.
+    pub fn macs(&self) -> &[RowMac] {
+        &self.macs
     }
 
-    /// Takes rows and tags out.
+    /// Takes rows and MACs out.
     pub fn into_parts(self) -> (Revision, RowBatch, Vec<RowMac>) {
-        (*self.revision, self.batch, self.tags.into_inner())
+        (*self.revision, self.batch, self.macs.into_inner())
     }
 
     /// The wire form.
@@ -59,7 +63,7 @@ impl PublishRows {
         let mut writer = Writer::new(MessageKind::PublishRows);
         writer.u64(self.revision.0);
         self.batch.write(&mut writer);
-        self.tags.iter().for_each(|tag| writer.raw(&tag.0));
+        self.macs.iter().for_each(|mac| writer.raw(&mac.0));
         writer.bytes
     }
 
@@ -68,13 +72,13 @@ impl PublishRows {
         let mut reader = Reader::open(bytes, MessageKind::PublishRows, limits)?;
         let revision = reader.revision()?;
         let batch = RowBatch::read(&mut reader, limits)?;
-        let tags = reader.fields(batch.rows().len(), TAG_BYTES)?.map(tag).collect();
+        let macs = reader.fields(batch.rows().len(), MAC_BYTES)?.map(mac).collect();
         reader.finish()?;
-        Ok(Self::new(revision, batch, declassify(tags, Leak::StoredRows)))
+        Ok(Self::new(revision, batch, declassify(macs, Leak::StoredRows)))
     }
 }
 
-/// Asks for the tags of an epoch, in handle order, from after a handle on.
+/// Asks for the MACs of an epoch, in handle order, from after a handle on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListMacs {
     epoch: Disclosed<Epoch>,
@@ -84,7 +88,10 @@ pub struct ListMacs {
 impl ListMacs {
     /// The page after a handle; the first page after `None`.
     pub fn new(epoch: Disclosed<Epoch>, after: Option<Disclosed<RowHandle>>) -> Self {
-        Self { epoch, after }
+        Self {
+            epoch: epoch.accounted_under(Leak::CollectionShape),
+            after: after.map(|handle| handle.accounted_under(Leak::StoredRows)),
+        }
     }
 
     /// The epoch.
@@ -120,30 +127,30 @@ impl ListMacs {
     }
 }
 
-/// One page of tags. The last page is the one that is not full.
+/// One page of MACs. The last page is the one that is not full.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RowMacs {
-    /// Handles with their tags, ascending by handle.
-    pub tags: Vec<(RowHandle, RowMac)>,
+    /// Handles with their MACs, ascending by handle.
+    pub macs: Vec<(RowHandle, RowMac)>,
 }
 
 impl RowMacs {
-    /// Tags on a full page.
+    /// MACs on a full page.
     pub const PAGE: usize = 65_536;
 
     /// Whether another page may follow.
     pub fn is_full(&self) -> bool {
-        self.tags.len() >= Self::PAGE
+        self.macs.len() >= Self::PAGE
     }
 
     /// The wire form.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(MessageKind::RowMacs);
-        writer.bytes.reserve(4 + self.tags.len() * (8 + TAG_BYTES));
-        writer.count(self.tags.len());
-        for (handle, tag) in &self.tags {
+        writer.bytes.reserve(4 + self.macs.len() * (8 + MAC_BYTES));
+        writer.count(self.macs.len());
+        for (handle, mac) in &self.macs {
             writer.u64(handle.0);
-            writer.raw(&tag.0);
+            writer.raw(&mac.0);
         }
         writer.bytes
     }
@@ -151,16 +158,16 @@ impl RowMacs {
     /// Reads the wire form.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
         let mut reader = Reader::open(bytes, MessageKind::RowMacs, limits)?;
-        let count = reader.count("tags", Self::PAGE)?;
-        let tags: Vec<_> = reader
-            .fields(count, 8 + TAG_BYTES)?
-            .map(|field| (RowHandle(word(&field[..8])), tag(&field[8..])))
+        let count = reader.count("MACs", Self::PAGE)?;
+        let macs: Vec<_> = reader
+            .fields(count, 8 + MAC_BYTES)?
+            .map(|field| (RowHandle(word(&field[..8])), mac(&field[8..])))
             .collect();
         reader.finish()?;
-        if !tags.is_sorted_by(|a, b| a.0 < b.0) {
+        if !macs.is_sorted_by(|a, b| a.0 < b.0) {
             return Err(DecodeError::Order("row handles"));
         }
-        Ok(Self { tags })
+        Ok(Self { macs })
     }
 }
 
@@ -179,10 +186,14 @@ impl DeleteRows {
         epoch: Disclosed<Epoch>,
         handles: Disclosed<Vec<RowHandle>>,
     ) -> Self {
-        let (leak, mut handles) = (handles.leak(), handles.into_inner());
+        let mut handles = handles.accounted_under(Leak::StoredRows).into_inner();
         handles.sort_unstable();
         handles.dedup();
-        Self { revision, epoch, handles: declassify(handles, leak) }
+        Self {
+            revision: revision.accounted_under(Leak::CollectionShape),
+            epoch: epoch.accounted_under(Leak::CollectionShape),
+            handles: declassify(handles, Leak::StoredRows),
+        }
     }
 
     /// The vault's revision.
@@ -233,7 +244,10 @@ pub struct ActivateEpoch {
 impl ActivateEpoch {
     /// An epoch that has been published whole.
     pub fn new(revision: Disclosed<Revision>, epoch: Disclosed<Epoch>) -> Self {
-        Self { revision, epoch }
+        Self {
+            revision: revision.accounted_under(Leak::CollectionShape),
+            epoch: epoch.accounted_under(Leak::CollectionShape),
+        }
     }
 
     /// The vault's revision.
@@ -329,7 +343,7 @@ impl CollectionState {
     }
 }
 
-fn tag(field: &[u8]) -> RowMac {
+fn mac(field: &[u8]) -> RowMac {
     RowMac(field.try_into().expect("a field of sixteen bytes"))
 }
 

@@ -29,8 +29,8 @@ pub enum CandidateError {
     Repeated,
 }
 
-/// The rows a query asks to be scored, by cell. Cells are in tag order and rows in handle
-/// order, so neither the rank of a candidate nor the order of the owner's cells shows.
+/// The rows a query asks to be scored, by cell. Cells and rows are in the order of their
+/// handles, so neither the rank of a candidate nor the order of the owner's cells shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidates {
     cells: Disclosed<Vec<CellHandle>>,
@@ -39,6 +39,9 @@ pub struct Candidates {
 
 impl Candidates {
     /// Sorts cells and rows; refuses empty cells and repeated names.
+    ///
+    /// # Panics
+    /// When cells or rows were declassified as another leak than they are.
     pub fn new(
         cells: Disclosed<Vec<CellHandle>>,
         rows: Disclosed<Vec<Vec<RowHandle>>>,
@@ -46,13 +49,13 @@ impl Candidates {
         if cells.len() != rows.len() {
             return Err(CandidateError::Unpaired { cells: cells.len(), lists: rows.len() });
         }
-        let (active, named) = (cells.leak(), rows.leak());
-        let mut cells: Vec<(CellHandle, Vec<RowHandle>)> =
-            cells.into_inner().into_iter().zip(rows.into_inner()).collect();
-        cells.sort_unstable_by_key(|(tag, _)| *tag);
-        for (tag, rows) in &mut cells {
+        let cells = cells.accounted_under(Leak::ActiveCells).into_inner();
+        let rows = rows.accounted_under(Leak::CandidateHandles).into_inner();
+        let mut cells: Vec<(CellHandle, Vec<RowHandle>)> = cells.into_iter().zip(rows).collect();
+        cells.sort_unstable_by_key(|(cell, _)| *cell);
+        for (cell, rows) in &mut cells {
             if rows.is_empty() {
-                return Err(CandidateError::EmptyCell(*tag));
+                return Err(CandidateError::EmptyCell(*cell));
             }
             rows.sort_unstable();
             if !rows.is_sorted_by(|a, b| a < b) {
@@ -65,13 +68,16 @@ impl Candidates {
         if !cells.is_sorted_by(|a, b| a.0 < b.0) {
             return Err(CandidateError::Repeated);
         }
-        let (tags, rows) = cells.into_iter().unzip();
-        Ok(Self { cells: declassify(tags, active), rows: declassify(rows, named) })
+        let (cells, rows) = cells.into_iter().unzip();
+        Ok(Self {
+            cells: declassify(cells, Leak::ActiveCells),
+            rows: declassify(rows, Leak::CandidateHandles),
+        })
     }
 
     /// Cells with their rows, in the order in which they are scored.
     pub fn iter(&self) -> impl Iterator<Item = (CellHandle, &[RowHandle])> {
-        self.cells.iter().zip(self.rows.iter()).map(|(tag, rows)| (*tag, rows.as_slice()))
+        self.cells.iter().zip(self.rows.iter()).map(|(cell, rows)| (*cell, rows.as_slice()))
     }
 
     /// Number of cells.
@@ -87,8 +93,8 @@ impl Candidates {
     pub(crate) fn write(&self, writer: &mut Writer) {
         writer.count(self.cells());
         writer.count(self.rows());
-        for (tag, rows) in self.iter() {
-            writer.u64(tag.0);
+        for (cell, rows) in self.iter() {
+            writer.u64(cell.0);
             writer.count(rows.len());
         }
         for (_, rows) in self.iter() {
@@ -110,8 +116,8 @@ impl Candidates {
         if sizes.iter().map(|(_, size)| size).sum::<usize>() != total {
             return Err(DecodeError::Invalid("candidates of the cells do not add up"));
         }
-        let tags: Vec<CellHandle> = sizes.iter().map(|(tag, _)| *tag).collect();
-        ascending("cell tags", &tags)?;
+        let named: Vec<CellHandle> = sizes.iter().map(|(cell, _)| *cell).collect();
+        ascending("cell handles", &named)?;
         let mut handles = reader.fields(total, 8)?.map(|field| RowHandle(word(field)));
         let mut listed = Vec::with_capacity(cells);
         for (_, size) in &sizes {
@@ -119,7 +125,7 @@ impl Candidates {
             ascending("row handles", &rows)?;
             listed.push(rows);
         }
-        let cells = declassify(tags, Leak::ActiveCells);
+        let cells = declassify(named, Leak::ActiveCells);
         Self::new(cells, declassify(listed, Leak::CandidateHandles))
             .map_err(|_| DecodeError::Invalid("a request without candidates"))
     }
@@ -143,7 +149,8 @@ impl RerankRequest {
     ///
     /// # Panics
     /// When the number of ciphertexts is not what the layout says, or the layout merges and there
-    /// is no session, or the other way round.
+    /// is no session, or the other way round, or something was declassified as another leak than
+    /// it is.
     pub fn new(
         epoch: Disclosed<Epoch>,
         shape: Disclosed<(Parameters, Layout)>,
@@ -155,7 +162,14 @@ impl RerankRequest {
         let expected = shape.1.ciphertexts(candidates.cells());
         assert_eq!(ciphertexts.len(), expected, "a query for every cell");
         assert_eq!(session.is_some(), shape.1.is_merged(), "a session where there is merging");
-        Self { epoch, shape, session, candidates, seed, ciphertexts }
+        Self {
+            epoch: epoch.accounted_under(Leak::CollectionShape),
+            shape: shape.accounted_under(Leak::RequestShape),
+            session: session.map(|id| id.accounted_under(Leak::SessionLinkage)),
+            candidates,
+            seed,
+            ciphertexts,
+        }
     }
 
     /// The epoch whose names the request uses.

@@ -7,8 +7,8 @@ use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer, word};
 /// One stored row: a rotated residual in fixed point, by handle, in a cell.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
-    /// The cell whose key rotated it.
-    pub cell: CellHandle,
+    /// The cell whose key rotated it, declassified as [`Leak::CellMembership`].
+    pub cell: Disclosed<CellHandle>,
     /// Its name.
     pub handle: RowHandle,
     /// `round(2^k z)`; the exponent `k` stays with the client.
@@ -28,16 +28,24 @@ impl RowBatch {
     /// A batch to upload. Sorts the rows by handle.
     ///
     /// # Panics
-    /// When a row has another width than `width`.
+    /// When a row has another width than `width`, or something was declassified as another leak
+    /// than it is.
     pub fn new(
         epoch: Disclosed<Epoch>,
         width: Disclosed<usize>,
         rows: Disclosed<Vec<Row>>,
     ) -> Self {
-        assert!(rows.iter().all(|row| row.coordinates.len() == *width), "rows of one width");
-        let (leak, mut rows) = (rows.leak(), rows.into_inner());
+        let mut rows = rows.accounted_under(Leak::StoredRows).into_inner();
+        for row in &rows {
+            assert_eq!(row.coordinates.len(), *width, "rows of one width");
+            row.cell.accounted_under(Leak::CellMembership);
+        }
         rows.sort_unstable_by_key(|row| row.handle);
-        Self { epoch, width, rows: declassify(rows, leak) }
+        Self {
+            epoch: epoch.accounted_under(Leak::CollectionShape),
+            width: width.accounted_under(Leak::CollectionShape),
+            rows: declassify(rows, Leak::StoredRows),
+        }
     }
 
     /// The epoch.
@@ -98,7 +106,7 @@ impl RowBatch {
         let rows: Vec<Row> = fields
             .map(|field| Row {
                 handle: RowHandle(word(&field[..8])),
-                cell: CellHandle(word(&field[8..16])),
+                cell: declassify(CellHandle(word(&field[8..16])), Leak::CellMembership),
                 coordinates: field[16..]
                     .chunks_exact(4)
                     .map(|z| i32::from_le_bytes(z.try_into().expect("four bytes")))

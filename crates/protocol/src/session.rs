@@ -19,7 +19,7 @@ pub struct OpenSession {
 impl OpenSession {
     /// Keys under a session's name.
     pub fn new(id: Disclosed<SessionId>, keys: MergeKeys) -> Self {
-        Self { id, keys }
+        Self { id: id.accounted_under(Leak::SessionLinkage), keys }
     }
 
     /// The session.

@@ -27,7 +27,11 @@ impl OpenSlotsSession {
     pub fn new(id: Disclosed<SessionId>, layout: Disclosed<SlotsLayout>, context: Vec<u8>) -> Self {
         let expected = layout.parameters().server_context_bytes(layout.span());
         assert_eq!(context.len(), expected, "the context of the layout");
-        Self { id, layout, context }
+        Self {
+            id: id.accounted_under(Leak::SessionLinkage),
+            layout: layout.accounted_under(Leak::RequestShape),
+            context,
+        }
     }
 
     /// The session.
@@ -106,7 +110,13 @@ impl SlotsRequest {
     ) -> Self {
         assert_eq!(prefix_scores.len(), candidates.rows(), "a prefix score for every candidate");
         assert!(!ciphertexts.is_empty(), "at least one ciphertext");
-        Self { epoch, session, candidates, prefix_scores, ciphertexts }
+        Self {
+            epoch: epoch.accounted_under(Leak::CollectionShape),
+            session: session.accounted_under(Leak::SessionLinkage),
+            candidates,
+            prefix_scores: prefix_scores.accounted_under(Leak::PrefixScores),
+            ciphertexts,
+        }
     }
 
     /// The epoch whose names the request uses.
@@ -170,7 +180,7 @@ impl SlotsRequest {
     }
 }
 
-/// One encrypted score a candidate.
+/// One encrypted score per candidate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SlotsResponse {
     responses: Vec<Vec<u8>>,

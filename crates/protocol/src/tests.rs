@@ -3,6 +3,7 @@
 mod collections;
 
 use proptest::prelude::*;
+#[cfg(feature = "slots")]
 use shard_rlwe::slots::{SlotsClient, SlotsLayout, SlotsParameters};
 use shard_rlwe::{
     Ciphertext, Entropy, Layout, MergeSpan, Parameters, RequestKey, Response, RingDegree,
@@ -14,7 +15,7 @@ use super::*;
 fn batch() -> RowBatch {
     let row = |handle, cell| Row {
         handle: RowHandle(handle),
-        cell: CellHandle(cell),
+        cell: declassify(CellHandle(cell), Leak::CellMembership),
         coordinates: vec![i32::MIN, -1, 0, i32::MAX],
     };
     RowBatch::new(
@@ -25,9 +26,9 @@ fn batch() -> RowBatch {
 }
 
 fn candidates(cells: &[(u64, &[u64])]) -> Result<Candidates, CandidateError> {
-    let tags = cells.iter().map(|(tag, _)| CellHandle(*tag)).collect();
+    let named = cells.iter().map(|(cell, _)| CellHandle(*cell)).collect();
     let rows = cells.iter().map(|(_, rows)| rows.iter().map(|r| RowHandle(*r)).collect()).collect();
-    Candidates::new(declassify(tags, Leak::ActiveCells), declassify(rows, Leak::CandidateHandles))
+    Candidates::new(declassify(named, Leak::ActiveCells), declassify(rows, Leak::CandidateHandles))
 }
 
 fn request() -> RerankRequest {
@@ -72,10 +73,13 @@ fn decode_as_everything(bytes: &[u8]) {
     if let Ok(session) = OpenSession::decode(bytes, &limits) {
         assert_eq!(session.encode(), bytes, "one message has one encoding");
     }
-    let _ = OpenSlotsSession::decode(bytes, &limits);
-    let _ = SlotsResponse::decode(bytes, 3, &limits);
-    if let Ok(request) = SlotsRequest::decode(bytes, &limits) {
-        assert_eq!(request.encode(), bytes, "one message has one encoding");
+    #[cfg(feature = "slots")]
+    {
+        let _ = OpenSlotsSession::decode(bytes, &limits);
+        let _ = SlotsResponse::decode(bytes, 3, &limits);
+        if let Ok(request) = SlotsRequest::decode(bytes, &limits) {
+            assert_eq!(request.encode(), bytes, "one message has one encoding");
+        }
     }
 }
 
@@ -203,6 +207,84 @@ fn sessions_round_trip_and_refuse_strides_the_ring_does_not_have() {
     assert!(OpenSession::decode(&bytes[..bytes.len() - 1], &Limits::default()).is_err());
 }
 
+/// Headers of the messages that clients of the slot layout send.
+#[cfg(not(feature = "slots"))]
+#[test]
+fn messages_in_slots_are_refused_by_name() {
+    for code in [7, 8] {
+        let bytes = [b"SHRD\x01\0".as_slice(), &[code, 0], &[0; 100]].concat();
+        assert_eq!(message_kind(&bytes), Err(DecodeError::NoSlots));
+    }
+    let answer = [b"SHRD\x01\0".as_slice(), &[9, 0]].concat();
+    assert!(matches!(message_kind(&answer), Err(DecodeError::Invalid(_))));
+}
+
+#[test]
+fn every_message_checks_that_the_leak_named_is_the_leak_meant() {
+    use Leak::{ActiveCells, CandidateHandles, CellMembership, CollectionShape, StoredRows};
+    let refuses = |what: &str, make: &(dyn Fn() + std::panic::RefUnwindSafe)| {
+        assert!(std::panic::catch_unwind(make).is_err(), "{what}");
+    };
+    let epoch = |leak| declassify(Epoch(7), leak);
+    let revision = |leak| declassify(Revision(5), leak);
+    let id = |leak| declassify(SessionId([5; 16]), leak);
+    let name = |leak| declassify("a".parse::<BlobName>().unwrap(), leak);
+    let rows = |shape, cell, stored| {
+        let cell = declassify(CellHandle(1), cell);
+        let row = Row { handle: RowHandle(9), cell, coordinates: vec![1] };
+        RowBatch::new(epoch(shape), declassify(1, CollectionShape), declassify(vec![row], stored))
+    };
+    rows(CollectionShape, CellMembership, StoredRows);
+    refuses("the epoch of rows", &|| drop(rows(StoredRows, CellMembership, StoredRows)));
+    refuses("the cell of a row", &|| drop(rows(CollectionShape, StoredRows, StoredRows)));
+    refuses("rows", &|| drop(rows(CollectionShape, CellMembership, CellMembership)));
+    refuses("MACs", &|| {
+        let rows = rows(CollectionShape, CellMembership, StoredRows);
+        let macs = declassify(vec![RowMac([0; 16])], CollectionShape);
+        drop(PublishRows::new(revision(CollectionShape), rows, macs));
+    });
+    refuses("a page", &|| {
+        let after = declassify(RowHandle(1), CandidateHandles);
+        drop(ListMacs::new(epoch(CollectionShape), Some(after)));
+    });
+    refuses("deleted rows", &|| {
+        let handles = declassify(vec![RowHandle(1)], CandidateHandles);
+        drop(DeleteRows::new(revision(CollectionShape), epoch(CollectionShape), handles));
+    });
+    refuses("a revision", &|| {
+        drop(ActivateEpoch::new(revision(Leak::RequestShape), epoch(CollectionShape)));
+    });
+    refuses("a blob's name", &|| drop(FetchBlob::new(name(CollectionShape))));
+    refuses("a blob", &|| {
+        drop(PutBlob::new(name(Leak::SealedBlobs), declassify(vec![], StoredRows)));
+    });
+    let candidates = |cells, rows| {
+        let cells = declassify(vec![CellHandle(1)], cells);
+        Candidates::new(cells, declassify(vec![vec![RowHandle(1)]], rows)).unwrap()
+    };
+    refuses("active cells", &|| drop(candidates(CellMembership, CandidateHandles)));
+    refuses("candidates", &|| drop(candidates(ActiveCells, StoredRows)));
+    refuses("a session", &|| {
+        let span = MergeSpan { top: 11, levels: 1 };
+        let entropy = Entropy::from_os().unwrap();
+        let (_, keys) = SessionKey::fresh(RingDegree::N2048, span, 1, entropy);
+        drop(OpenSession::new(id(Leak::RequestShape), keys));
+    });
+    refuses("the shape of a request", &|| {
+        let sound = request();
+        let shape = (sound.parameters().clone(), sound.layout().clone());
+        drop(RerankRequest::new(
+            epoch(CollectionShape),
+            declassify(shape, CollectionShape),
+            None,
+            sound.candidates().clone(),
+            *sound.seed(),
+            sound.ciphertexts().to_vec(),
+        ));
+    });
+}
+
+#[cfg(feature = "slots")]
 #[test]
 fn messages_in_slots_round_trip_and_refuse_what_cannot_be() {
     let limits = Limits::default();
@@ -252,7 +334,7 @@ fn repeated_or_unsorted_names_are_refused() {
     assert_eq!(candidates(&[(1, &[])]), Err(CandidateError::EmptyCell(CellHandle(1))));
     assert_eq!(candidates(&[(1, &[4, 4])]), Err(CandidateError::Repeated));
     assert_eq!(candidates(&[(1, &[4]), (1, &[5])]), Err(CandidateError::Repeated));
-    // Swap the two cell tags of a sound request.
+    // Swap the two cell handles of a sound request.
     let mut bytes = request().encode();
     let start = bytes.len() - 4 * Ciphertext::byte_len(&Parameters::default()) - 3 * 8 - 2 * 12;
     let (first, second): ([u8; 8], [u8; 8]) = (
@@ -262,7 +344,7 @@ fn repeated_or_unsorted_names_are_refused() {
     bytes[start..start + 8].copy_from_slice(&second);
     bytes[start + 12..start + 20].copy_from_slice(&first);
     let error = RerankRequest::decode(&bytes, &Limits::default()).unwrap_err();
-    assert_eq!(error, DecodeError::Order("cell tags"));
+    assert_eq!(error, DecodeError::Order("cell handles"));
 }
 
 proptest! {

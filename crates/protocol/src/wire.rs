@@ -1,5 +1,8 @@
 //! Bytes: a header for every message, a reader that never trusts a length.
 
+use std::ops::RangeInclusive;
+
+#[cfg(feature = "slots")]
 use shard_rlwe::slots::{SlotsError, SlotsParameterError};
 use shard_rlwe::{LayoutError, PackError, ParameterError};
 
@@ -8,8 +11,12 @@ pub const WIRE_VERSION: u16 = 1;
 
 const MAGIC: [u8; 4] = *b"SHRD";
 
+/// Codes of the messages that clients of the slot layout send.
+const SLOTS_CODES: RangeInclusive<u16> = 7..=8;
+
 /// What a message is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum MessageKind {
     /// [`RowBatch`](crate::RowBatch).
     RowBatch,
@@ -24,10 +31,13 @@ pub enum MessageKind {
     /// [`OpenSession`](crate::OpenSession).
     OpenSession,
     /// [`OpenSlotsSession`](crate::OpenSlotsSession).
+    #[cfg(feature = "slots")]
     OpenSlotsSession,
     /// [`SlotsRequest`](crate::SlotsRequest).
+    #[cfg(feature = "slots")]
     SlotsRequest,
     /// [`SlotsResponse`](crate::SlotsResponse).
+    #[cfg(feature = "slots")]
     SlotsResponse,
     /// [`PublishRows`](crate::PublishRows).
     PublishRows,
@@ -57,25 +67,20 @@ pub enum MessageKind {
     BlobList,
 }
 
-/// What somebody must be allowed to do to have a request served.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Access {
-    /// Search, and fetch what is sealed.
-    Read,
-    /// Change rows and blobs.
-    Write,
-}
-
 impl MessageKind {
-    const ALL: [(MessageKind, u16); 22] = [
+    /// Every kind with its code.
+    pub(crate) const ALL: &'static [(MessageKind, u16)] = &[
         (MessageKind::RowBatch, 1),
         (MessageKind::RerankRequest, 2),
         (MessageKind::RerankResponse, 3),
         (MessageKind::Refusal, 4),
         (MessageKind::Accepted, 5),
         (MessageKind::OpenSession, 6),
+        #[cfg(feature = "slots")]
         (MessageKind::OpenSlotsSession, 7),
+        #[cfg(feature = "slots")]
         (MessageKind::SlotsRequest, 8),
+        #[cfg(feature = "slots")]
         (MessageKind::SlotsResponse, 9),
         (MessageKind::PublishRows, 10),
         (MessageKind::ListMacs, 11),
@@ -94,36 +99,6 @@ impl MessageKind {
 
     fn code(self) -> u16 {
         Self::ALL.iter().find(|(kind, _)| *kind == self).expect("ALL lists every kind").1
-    }
-
-    /// What it takes to have a message of this kind served; `None` for what only servers send
-    /// and for [`MessageKind::RowBatch`], which is a file and travels inside others.
-    pub fn access(self) -> Option<Access> {
-        match self {
-            Self::RerankRequest
-            | Self::SlotsRequest
-            | Self::OpenSession
-            | Self::OpenSlotsSession
-            | Self::Describe => Some(Access::Read),
-            Self::PublishRows
-            | Self::ListMacs
-            | Self::DeleteRows
-            | Self::ActivateEpoch
-            | Self::PutBlob
-            // A keyring can be guessed at by whoever has it, so readers are not given the backup.
-            | Self::FetchBlob
-            | Self::ListBlobs
-            | Self::DeleteBlob => Some(Access::Write),
-            Self::RowBatch
-            | Self::RerankResponse
-            | Self::SlotsResponse
-            | Self::Refusal
-            | Self::Accepted
-            | Self::RowMacs
-            | Self::CollectionState
-            | Self::Blob
-            | Self::BlobList => None,
-        }
     }
 
     /// The whole message of a kind that has no body.
@@ -167,6 +142,7 @@ impl Default for Limits {
 
 /// Why bytes are not the message they should be.
 #[derive(Debug, thiserror::Error, PartialEq, Clone)]
+#[non_exhaustive]
 pub enum DecodeError {
     /// Shorter than its own lengths say.
     #[error("message ends early: {needed} more bytes were expected where {left} are left")]
@@ -221,10 +197,15 @@ pub enum DecodeError {
     /// A malformed ciphertext.
     #[error(transparent)]
     Ciphertext(#[from] PackError),
+    /// A message of the paper's slot layout, to a build without the feature `slots`.
+    #[error("this server does not score in the paper's slot layout")]
+    NoSlots,
     /// Refused parameters of the slot layout.
+    #[cfg(feature = "slots")]
     #[error(transparent)]
     SlotsParameters(#[from] SlotsParameterError),
     /// A refused slot layout.
+    #[cfg(feature = "slots")]
     #[error(transparent)]
     Slots(#[from] SlotsError),
 }
@@ -232,8 +213,14 @@ pub enum DecodeError {
 /// Kind of a message whose header is sound.
 pub fn message_kind(bytes: &[u8]) -> Result<MessageKind, DecodeError> {
     let code = read_header(&mut Reader { rest: bytes })?;
-    let known = MessageKind::ALL.iter().find(|(_, known)| *known == code);
-    known.map(|(kind, _)| *kind).ok_or(DecodeError::Invalid("a message of unknown kind"))
+    if let Some((kind, _)) = MessageKind::ALL.iter().find(|(_, known)| *known == code) {
+        return Ok(*kind);
+    }
+    Err(if SLOTS_CODES.contains(&code) {
+        DecodeError::NoSlots
+    } else {
+        DecodeError::Invalid("a message of unknown kind")
+    })
 }
 
 fn read_header(reader: &mut Reader<'_>) -> Result<u16, DecodeError> {

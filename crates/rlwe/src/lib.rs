@@ -78,6 +78,7 @@ mod sample;
 mod scale;
 mod secret;
 mod simd;
+#[cfg(feature = "slots")]
 pub mod slots;
 #[cfg(test)]
 mod tests;

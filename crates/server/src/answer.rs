@@ -2,9 +2,10 @@
 
 use shard_protocol::{
     ActivateEpoch, Blob, BlobList, CollectionName, DecodeError, DeleteBlob, DeleteRows, FetchBlob,
-    ListMacs, MessageKind, OpenSession, OpenSlotsSession, PublishRows, PutBlob, RerankRequest,
-    RowMacs, SlotsRequest, message_kind,
+    ListMacs, MessageKind, OpenSession, PublishRows, PutBlob, RerankRequest, RowMacs, message_kind,
 };
+#[cfg(feature = "slots")]
+use shard_protocol::{OpenSlotsSession, SlotsRequest};
 
 use crate::{Server, ServerError, Stages, timed};
 
@@ -40,6 +41,7 @@ impl Server {
                 let response = self.response(collection, &request, stages)?;
                 return Ok(timed(&mut stages.encode, || response.encode()));
             }
+            #[cfg(feature = "slots")]
             MessageKind::SlotsRequest => {
                 let request = timed(decode, || SlotsRequest::decode(message, limits))?;
                 let response = self.slots_response(collection, &request, stages)?;
@@ -49,14 +51,15 @@ impl Server {
                 let session = timed(decode, || OpenSession::decode(message, limits))?;
                 timed(score, || self.open_session(collection, &session))?;
             }
+            #[cfg(feature = "slots")]
             MessageKind::OpenSlotsSession => {
                 let session = timed(decode, || OpenSlotsSession::decode(message, limits))?;
                 timed(score, || self.open_slots_session(collection, &session))?;
             }
             MessageKind::PublishRows => {
                 let publish = timed(decode, || PublishRows::decode(message, limits))?;
-                let (revision, batch, tags) = publish.into_parts();
-                timed(engine, || rows.upsert(collection, revision, batch, &tags))?;
+                let (revision, batch, macs) = publish.into_parts();
+                timed(engine, || rows.upsert(collection, revision, batch, &macs))?;
                 self.revisions.reached(collection, revision, moment);
             }
             MessageKind::DeleteRows => {
@@ -74,8 +77,8 @@ impl Server {
             MessageKind::ListMacs => {
                 let list = timed(decode, || ListMacs::decode(message, limits))?;
                 let (epoch, after) = (list.epoch(), list.after());
-                let tags = timed(engine, || rows.tags(collection, epoch, after, RowMacs::PAGE))?;
-                return Ok(timed(encode, || RowMacs { tags }.encode()));
+                let macs = timed(engine, || rows.macs(collection, epoch, after, RowMacs::PAGE))?;
+                return Ok(timed(encode, || RowMacs { macs }.encode()));
             }
             MessageKind::Describe => {
                 bare(message, kind)?;
@@ -99,15 +102,7 @@ impl Server {
                 let blobs = timed(engine, || rows.blobs(collection))?;
                 return Ok(timed(encode, || BlobList { blobs }.encode()));
             }
-            MessageKind::RowBatch
-            | MessageKind::RerankResponse
-            | MessageKind::SlotsResponse
-            | MessageKind::Refusal
-            | MessageKind::Accepted
-            | MessageKind::RowMacs
-            | MessageKind::CollectionState
-            | MessageKind::Blob
-            | MessageKind::BlobList => {
+            _ => {
                 return Err(DecodeError::Invalid("a message that servers do not take").into());
             }
         }

@@ -2,6 +2,7 @@
 
 use shard_protocol::{DecodeError, Epoch, Refusal, RefusalCode};
 use shard_rlwe::EvaluateError;
+#[cfg(feature = "slots")]
 use shard_rlwe::slots::SlotsError;
 use shard_store::StoreError;
 
@@ -37,6 +38,7 @@ pub enum ServerError {
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
     /// Ciphertexts, keys or rows of the slot layout do not go together.
+    #[cfg(feature = "slots")]
     #[error(transparent)]
     Slots(#[from] SlotsError),
 }
@@ -60,7 +62,9 @@ impl ServerError {
             Self::Malformed(DecodeError::Limit { .. }) | Self::SessionTooLarge(_) => {
                 RefusalCode::TooLarge
             }
-            Self::Malformed(_) | Self::Slots(_) => RefusalCode::Malformed,
+            Self::Malformed(_) => RefusalCode::Malformed,
+            #[cfg(feature = "slots")]
+            Self::Slots(_) => RefusalCode::Malformed,
             Self::Store(error) => store_code(error),
             Self::Width { .. } => RefusalCode::WrongWidth,
             Self::Session(_) | Self::Evaluate(EvaluateError::MergeKeys) => {

@@ -17,6 +17,7 @@
 //! No durable storage: an engine behind `RowStore` has that.
 
 mod answer;
+mod embedded;
 mod error;
 pub mod http;
 mod maintenance;
@@ -27,14 +28,17 @@ mod stages;
 
 use std::sync::Arc;
 
+#[cfg(feature = "slots")]
+use shard_protocol::OpenSlotsSession;
 use shard_protocol::{
-    CollectionName, Epoch, Limits, OpenSession, OpenSlotsSession, Revision, RowBatch, RowMac,
-    SessionId,
+    CollectionName, Epoch, Limits, OpenSession, Revision, RowBatch, RowMac, SessionId,
 };
 use shard_rlwe::PreparedMergeKeys;
+#[cfg(feature = "slots")]
 use shard_rlwe::slots::SlotsServer;
 use shard_store::{EpochStatistics, RowStore};
 
+pub use embedded::Embedded;
 pub use error::ServerError;
 pub use maintenance::{Figure, Maintenance, NoMaintenance};
 use revisions::Revisions;
@@ -87,11 +91,11 @@ impl Server {
     }
 
     /// Takes in an epoch that comes in one piece and makes it the current one: how an embedded
-    /// server is filled. Nobody will ask for the tags of such rows, so they have none.
+    /// server is filled. Nobody will ask for the MACs of such rows, so they have none.
     pub fn hold(&self, collection: &CollectionName, batch: RowBatch) -> Result<(), ServerError> {
         let (epoch, revision) = (batch.epoch(), Revision::default());
-        let tags = vec![RowMac([0; 16]); batch.rows().len()];
-        self.rows.upsert(collection, revision, batch, &tags)?;
+        let macs = vec![RowMac([0; 16]); batch.rows().len()];
+        self.rows.upsert(collection, revision, batch, &macs)?;
         Ok(self.rows.activate(collection, revision, epoch)?)
     }
 
@@ -108,6 +112,7 @@ impl Server {
     }
 
     /// Keeps the keys of a session in slots.
+    #[cfg(feature = "slots")]
     pub fn open_slots_session(
         &self,
         collection: &CollectionName,
@@ -126,10 +131,12 @@ impl Server {
     ) -> Result<Arc<PreparedMergeKeys>, UnknownSession> {
         match self.sessions.find(collection, id)? {
             SessionKeys::Merge(keys) => Ok(keys),
+            #[cfg(feature = "slots")]
             SessionKeys::Slots(_) => Err(UnknownSession),
         }
     }
 
+    #[cfg(feature = "slots")]
     fn slots_keys(
         &self,
         collection: &CollectionName,

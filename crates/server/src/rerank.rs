@@ -1,11 +1,13 @@
 //! Scoring: rows out of the engine, products under encryption.
 
 use shard_protocol::{
-    Candidates, CollectionName, DecodeError, Epoch, RerankRequest, RerankResponse, SlotsRequest,
-    SlotsResponse,
+    Candidates, CollectionName, DecodeError, Epoch, RerankRequest, RerankResponse,
 };
-use shard_rlwe::slots::Candidate;
-use shard_rlwe::{Evaluator, OPERAND_BITS};
+#[cfg(feature = "slots")]
+use shard_protocol::{SlotsRequest, SlotsResponse};
+use shard_rlwe::Evaluator;
+#[cfg(feature = "slots")]
+use shard_rlwe::{OPERAND_BITS, slots::Candidate};
 use shard_store::Fetched;
 
 use crate::{Server, ServerError, Stages, timed};
@@ -47,6 +49,7 @@ impl Server {
 
     /// Scores every candidate of a request in slots, one response each. Rows are fixed-point
     /// integers below `2^OPERAND_BITS` in norm; here they count in units of that.
+    #[cfg(feature = "slots")]
     pub fn rerank_in_slots(
         &self,
         collection: &CollectionName,
@@ -55,6 +58,7 @@ impl Server {
         self.slots_response(collection, request, &mut Stages::default())
     }
 
+    #[cfg(feature = "slots")]
     pub(crate) fn slots_response(
         &self,
         collection: &CollectionName,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shard_protocol::{CollectionName, SessionId};
 use shard_rlwe::PreparedMergeKeys;
+#[cfg(feature = "slots")]
 use shard_rlwe::slots::SlotsServer;
 
 /// Memory of an entry besides its keys: names, counters, the table's slot.
@@ -40,6 +41,7 @@ pub(crate) enum SessionKeys {
     /// To merge responses with.
     Merge(Arc<PreparedMergeKeys>),
     /// To rotate slots with.
+    #[cfg(feature = "slots")]
     Slots(Arc<SlotsServer>),
 }
 

@@ -5,10 +5,11 @@ mod support;
 
 use std::time::Duration;
 
+use shard_protocol::http::MEDIA_TYPE;
 use shard_protocol::{
     FetchBlob, Leak, Limits, MessageKind, PutBlob, Refusal, RefusalCode, declassify,
 };
-use shard_server::http::{CONTENT, HttpOptions};
+use shard_server::http::HttpOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -26,7 +27,7 @@ async fn connect(site: &Site) -> TcpStream {
 /// The head of a request with a body.
 fn head(operation: &str, framing: &str) -> String {
     let path = format!("/v1/collections/main/{operation}");
-    format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {CONTENT}\r\n{framing}\r\n\r\n")
+    format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {MEDIA_TYPE}\r\n{framing}\r\n\r\n")
 }
 
 /// Everything until the server closes.
@@ -163,7 +164,7 @@ async fn pings_do_not_keep_an_answer_that_is_not_taken() {
         vec![0x83, 0x86], // POST, http
         literal(&[0x04], "/v1/collections/main/blobs/fetch"),
         literal(&[0x01], "x"),
-        literal(&[0x0f, 0x10], CONTENT),
+        literal(&[0x0f, 0x10], MEDIA_TYPE),
     ]
     .concat();
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();

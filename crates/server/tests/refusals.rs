@@ -40,7 +40,11 @@ fn each_mismatch_has_its_own_class() {
         declassify(EPOCH, Leak::CollectionShape),
         declassify(1, Leak::CollectionShape),
         declassify(
-            vec![Row { handle: RowHandle(9), cell: CellHandle(1), coordinates: vec![1] }],
+            vec![Row {
+                handle: RowHandle(9),
+                cell: declassify(CellHandle(1), Leak::CellMembership),
+                coordinates: vec![1],
+            }],
             Leak::StoredRows,
         ),
     );

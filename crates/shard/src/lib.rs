@@ -1,8 +1,7 @@
 //! Private dense retrieval as one library.
 
 pub mod baselines;
-mod embedded;
 pub mod evaluation;
 pub mod input;
 
-pub use embedded::Embedded;
+pub use shard_server::Embedded;

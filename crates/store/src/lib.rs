@@ -52,18 +52,18 @@ pub type Fetched = Vec<Vec<Arc<[i32]>>>;
 /// An engine for rows and blobs. Whatever a method that changes something has returned `Ok` for
 /// is there after a crash; whatever it has returned an error for has changed nothing.
 pub trait RowStore: Send + Sync {
-    /// Inserts or replaces all rows of a batch with their tags, or none. Makes the collection and
+    /// Inserts or replaces all rows of a batch with their MACs, or none. Makes the collection and
     /// the epoch where they are new, up to [`MOST_COLLECTIONS`] and [`MOST_EPOCHS`]; the first
     /// batch of an epoch fixes its width.
     ///
     /// # Panics
-    /// When there is another number of tags than of rows.
+    /// When there is another number of MACs than of rows.
     fn upsert(
         &self,
         collection: &CollectionName,
         revision: Revision,
         batch: RowBatch,
-        tags: &[RowMac],
+        macs: &[RowMac],
     ) -> Result<(), StoreError>;
 
     /// Removes rows by handle; names that are not there are not an error. Returns how many went.
@@ -95,9 +95,9 @@ pub trait RowStore: Send + Sync {
     /// Width of the rows of the current epoch; an error when `epoch` is another.
     fn width(&self, collection: &CollectionName, epoch: Epoch) -> Result<usize, StoreError>;
 
-    /// At most `most` tags of an epoch, by ascending handle, from after a handle on. An epoch
+    /// At most `most` MACs of an epoch, by ascending handle, from after a handle on. An epoch
     /// without rows has none; that is not an error.
-    fn tags(
+    fn macs(
         &self,
         collection: &CollectionName,
         epoch: Epoch,

@@ -14,7 +14,7 @@ use crate::{EpochStatistics, Fetched, MOST_COLLECTIONS, MOST_EPOCHS, RowStore, S
 /// A row by handle: a handle names one row, whatever cell it moves to.
 struct Held {
     cell: CellHandle,
-    tag: RowMac,
+    mac: RowMac,
     coordinates: Arc<[i32]>,
 }
 
@@ -117,9 +117,9 @@ impl RowStore for MemoryRows {
         collection: &CollectionName,
         revision: Revision,
         batch: RowBatch,
-        tags: &[RowMac],
+        macs: &[RowMac],
     ) -> Result<(), StoreError> {
-        assert_eq!(tags.len(), batch.rows().len(), "a tag for every row");
+        assert_eq!(macs.len(), batch.rows().len(), "a MAC for every row");
         let (epoch, width) = (batch.epoch(), batch.width());
         let mut collections = self.write();
         if let Some(held) = collections.get(collection) {
@@ -143,9 +143,9 @@ impl RowStore for MemoryRows {
             rows: BTreeMap::new(),
             deleted: BTreeMap::new(),
         });
-        for (row, &tag) in batch.into_rows().into_iter().zip(tags) {
+        for (row, &mac) in batch.into_rows().into_iter().zip(macs) {
             rows.deleted.remove(&row.handle);
-            let held = Held { cell: row.cell, tag, coordinates: row.coordinates.into() };
+            let held = Held { cell: *row.cell, mac, coordinates: row.coordinates.into() };
             rows.rows.insert(row.handle, held);
         }
         Ok(())
@@ -217,7 +217,7 @@ impl RowStore for MemoryRows {
         Ok(known(&self.read(), collection)?.current(epoch)?.width)
     }
 
-    fn tags(
+    fn macs(
         &self,
         collection: &CollectionName,
         epoch: Epoch,
@@ -231,7 +231,7 @@ impl RowStore for MemoryRows {
         };
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let page = rows.rows.range((from, Bound::Unbounded)).take(most);
-        Ok(page.map(|(handle, held)| (*handle, held.tag)).collect())
+        Ok(page.map(|(handle, held)| (*handle, held.mac)).collect())
     }
 
     fn statistics(

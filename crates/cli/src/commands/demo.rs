@@ -218,14 +218,11 @@ fn server_view(outcome: &Outcome, server: &Embedded) -> String {
             let sessions = outcome.answers.iter().filter(|a| a.cost.bytes_once > 0).count();
             if sessions == 0 { "none".to_owned() } else { format!("{sessions} sessions") }
         }
-        Leak::PrefixScores => {
-            if outcome.answers.iter().all(|a| a.cost.plan.is_some()) {
-                "none".to_owned()
-            } else {
-                "one a row".to_owned()
-            }
+        #[cfg(feature = "slots")]
+        Leak::PrefixScores if outcome.answers.iter().any(|a| a.cost.plan.is_none()) => {
+            "one per row".to_owned()
         }
-        Leak::SealedBlobs => "none".to_owned(),
+        _ => "none".to_owned(),
     };
     let lines: Vec<String> = Leak::ALL
         .iter()

@@ -8,7 +8,8 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use shard_audit::baselines::{Baseline, CANDIDATES};
 use shard_client::{
-    Answer, ClientError, Collection, Cost, SearchOptions, Searcher, Transport, stored_vectors,
+    Answer, ClientError, Collection, Cost, SearchOptions, Searcher, Transport, published_rows,
+    stored_vectors,
 };
 use shard_geometry::{Ranked, VectorSet};
 use shard_protocol::Leak;
@@ -71,7 +72,12 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
         }
         None => {
             let parallel = arguments.parallel.unwrap_or(cores);
-            batch.search(&Embedded::open(&vault)?, parallel, arguments.explain, &output)
+            batch.search(
+                &Embedded::serving(published_rows(&vault)?),
+                parallel,
+                arguments.explain,
+                &output,
+            )
         }
     }
 }
@@ -88,7 +94,7 @@ impl Batch<'_> {
     /// Searches and prints answers in order as they come. Ctrl-C ends it with what is done so far.
     fn search(
         &self,
-        transport: &dyn Transport,
+        transport: &impl Transport<Error: Into<ClientError>>,
         parallel: usize,
         explain: bool,
         output: &Output<'_>,
@@ -207,6 +213,7 @@ fn explanation(answer: &Answer) -> String {
         };
         saw.push((Leak::SessionLinkage, keys));
     }
+    #[cfg(feature = "slots")]
     if cost.plan.is_none() {
         let scores = cost.candidates + cost.canaries;
         saw.push((Leak::PrefixScores, format!("{scores} scores")));

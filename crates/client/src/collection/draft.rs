@@ -15,8 +15,8 @@ use crate::drift::{ModelDrift, energies};
 use crate::error::ClientError;
 use crate::index::{Index, IndexedRow, Removal};
 use crate::keys::KeySchedule;
-use crate::model::Model;
-use crate::protect::{Protected, assign_handle, attempt_of, protect};
+use crate::model::{Model, Placed};
+use crate::protect::{assign_handle, attempt_of, protect};
 use crate::vault::{FileKind, Transaction, Vault};
 
 /// Model, index, rows, vectors and drift, which go together. What is kept by row is in the order
@@ -49,13 +49,14 @@ impl Draft {
 
     /// A collection of these documents under a model just fitted to them.
     pub(super) fn fitted(
-        model: Model,
+        (model, placed): (Model, Placed),
         keys: KeySchedule,
         documents: &Documents<'_>,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Result<Self, ClientError> {
-        let mut draft = Self::protected(model, keys, documents, progress)?;
-        draft.drift = ModelDrift::at_fit(&draft.model, &draft.index, documents.vectors)?;
+        let energies = energies(&model, &placed.coordinates);
+        let mut draft = Self::protected((model, placed), keys, documents, progress)?;
+        draft.drift = ModelDrift::at_fit(&draft.model, &draft.index, documents.vectors, &energies)?;
         Ok(draft)
     }
 
@@ -68,11 +69,12 @@ impl Draft {
         drift: ModelDrift,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Result<Self, ClientError> {
-        Ok(Self { drift, ..Self::protected(model, keys, documents, progress)? })
+        let placed = model.place(documents.vectors)?;
+        Ok(Self { drift, ..Self::protected((model, placed), keys, documents, progress)? })
     }
 
     fn protected(
-        model: Model,
+        (model, placed): (Model, Placed),
         keys: KeySchedule,
         documents: &Documents<'_>,
         progress: &(dyn Fn(usize) + Sync),
@@ -87,7 +89,7 @@ impl Draft {
             model,
             keys,
         };
-        draft.put(documents, progress)?;
+        draft.put(documents, placed, progress)?;
         let (model, keys) = (&draft.model, &draft.keys);
         let canaries = draw_canaries(model, keys, &draft.rows, &mut draft.index.handles_in_use())?;
         draft.rows.extend(canaries.iter().map(|canary| canary.row(keys)));
@@ -103,8 +105,9 @@ impl Draft {
         progress: &(dyn Fn(usize) + Sync),
     ) -> Result<usize, ClientError> {
         shard_geometry::check_vector(self.width, documents.vectors.row(0))?;
-        let places = self.put(documents, progress)?;
-        let energies = energies(&self.model, documents.vectors);
+        let placed = self.model.place(documents.vectors)?;
+        let energies = energies(&self.model, &placed.coordinates);
+        let places = self.put(documents, placed, progress)?;
         let came = places.iter().zip(energies).filter(|(place, _)| place.is_changed);
         self.drift.record(self.index.rows(), came.map(|(place, energy)| (place.row, energy)));
         Ok(documents.ids.len() - places.iter().filter(|place| place.is_new).count())
@@ -114,6 +117,7 @@ impl Draft {
     fn put(
         &mut self,
         documents: &Documents<'_>,
+        placed: Placed,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Result<Vec<Place>, ClientError> {
         let existing: Vec<Option<u32>> = {
@@ -123,10 +127,10 @@ impl Draft {
         let handles = self.name(documents, &existing);
         let replaced: HashSet<RowHandle> =
             existing.iter().flatten().map(|row| self.index.handle(*row)).collect();
-        let protected = protect(&self.model, &self.keys, documents.vectors, &handles, progress)?;
-        let places = self.record(documents, &existing, &protected);
+        let rows = protect(&self.model, &self.keys, &placed, &handles, progress)?;
+        let places = self.record(documents, &existing, &placed, &rows);
         self.rows.retain(|row| !replaced.contains(&row.handle));
-        self.rows.extend(protected.rows);
+        self.rows.extend(rows);
         Ok(places)
     }
 
@@ -157,7 +161,8 @@ impl Draft {
         &mut self,
         documents: &Documents<'_>,
         existing: &[Option<u32>],
-        protected: &Protected,
+        placed: &Placed,
+        rows: &[Row],
     ) -> Vec<Place> {
         let width = self.model.split().prefix();
         let lengths = documents.vectors.norms();
@@ -165,10 +170,10 @@ impl Draft {
         for (at, id) in documents.ids.iter().enumerate() {
             let row = IndexedRow {
                 id,
-                handle: protected.rows[at].handle,
-                prefix: &protected.prefixes[at * width..][..width],
-                cell: protected.cells.as_ref().map(|cells| cells[at]),
-                bound: OperandBound::of(&protected.rows[at].coordinates),
+                handle: rows[at].handle,
+                prefix: &placed.prefixes[at * width..][..width],
+                cell: placed.cells.as_ref().map(|cells| cells[at]),
+                bound: OperandBound::of(&rows[at].coordinates),
                 length: lengths[at],
             };
             let vector = documents.vectors.row(at);

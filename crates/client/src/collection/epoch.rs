@@ -42,10 +42,10 @@ pub fn refit(
     let before = Collection::open(vault)?;
     let vectors = stored_vectors(vault)?;
     let epoch = next(&before, rng);
-    let model = Model::fit(&vault_settings(vault)?, epoch, &vectors, sample_queries)?;
+    let fitted = Model::fit(&vault_settings(vault)?, epoch, &vectors, sample_queries)?;
     let documents = Documents { ids: before.index.ids(), vectors: &vectors, sample_queries };
     let keys = KeySchedule::new(vault.master()?, &epoch);
-    let draft = Draft::fitted(model, keys, &documents, progress)?;
+    let draft = Draft::fitted(fitted, keys, &documents, progress)?;
     draft.commit(transaction, rng)?;
     Ok(NewEpoch { epoch: epoch.epoch, documents: vectors.rows() })
 }

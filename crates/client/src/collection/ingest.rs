@@ -34,7 +34,7 @@ pub struct Ingested {
 
 /// Documents to be ingested.
 pub struct Documents<'a> {
-    /// The owner's ids, one a vector.
+    /// The owner's ids, one per vector.
     pub ids: &'a [String],
     /// Their vectors.
     pub vectors: &'a VectorSet,
@@ -50,7 +50,7 @@ enum Others {
 }
 
 /// Adds documents, or replaces those whose id is known. The first ingest fits the model; later ones
-/// record how far the documents move away from it ([`drift`](crate::model_drift())). Either all of it is
+/// record how far the documents move away from it ([`model_drift`](crate::model_drift)). Either all of it is
 /// in the vault afterwards or nothing has changed.
 ///
 /// # Errors
@@ -109,9 +109,9 @@ fn take(
         let settings = vault_settings(vault)?;
         let epoch = SaltedEpoch::begin(FIRST_EPOCH, rng);
         let keys = KeySchedule::new(vault.master()?, &epoch);
-        let model = Model::fit(&settings, epoch, documents.vectors, documents.sample_queries)?;
+        let fitted = Model::fit(&settings, epoch, documents.vectors, documents.sample_queries)?;
         done = Ingested { added: count, replaced: 0, deleted: 0, fitted: true };
-        Draft::fitted(model, keys, documents, progress)?
+        Draft::fitted(fitted, keys, documents, progress)?
     };
     draft.commit(transaction, rng)?;
     Ok(done)

@@ -6,7 +6,7 @@ use shard_protocol::{Limits, RowBatch};
 use super::unusable;
 use crate::error::ClientError;
 use crate::payload::{PayloadError, Reader, Writer};
-use crate::vault::{FileKind, Vault};
+use crate::vault::{FileKind, Vault, VaultAccess};
 
 const VECTORS_VERSION: u16 = 1;
 
@@ -15,7 +15,9 @@ const VECTORS_VERSION: u16 = 1;
 /// # Errors
 /// When the vault is empty, or a query vault, which has no rows.
 pub fn published_rows(vault: &Vault) -> Result<RowBatch, ClientError> {
-    vault.require_owner("give out rows (only its server has them: --server)")?;
+    if vault.access() == VaultAccess::Query {
+        return Err(ClientError::RowsOnServer);
+    }
     if !vault.contains(FileKind::PublishedRows) {
         return Err(ClientError::Empty);
     }

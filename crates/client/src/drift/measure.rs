@@ -5,7 +5,7 @@ use rand_chacha::rand_core::SeedableRng;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use shard_geometry::tune::{NEIGHBOURS, SampleQuery, noisy_row};
-use shard_geometry::{CellLists, FlatRouter, Ranked, VectorSet, dot_f64, top_k};
+use shard_geometry::{CellLists, FlatRouter, Projected, Ranked, VectorSet, dot_f64, top_k};
 
 use super::Balance;
 use crate::error::ClientError;
@@ -46,31 +46,23 @@ impl Energy {
 }
 
 /// The energies of documents, one by one.
-pub(crate) fn energies(model: &Model, vectors: &VectorSet) -> Vec<Energy> {
-    let (pca, width) = (model.pca(), vectors.width());
-    let variances = pca.variances();
+pub(crate) fn energies(model: &Model, documents: &Projected) -> Vec<Energy> {
+    let variances = model.pca().variances();
     let floor = NO_VARIANCE * variances.first().copied().unwrap_or(0.0);
     let known = variances.partition_point(|&variance| variance > floor);
-    let energy = |coordinates: &[f64]| {
+    let energy = |coordinates: &[f32]| {
         // Not `sum`, which makes -0 of nothing.
-        let of = |coordinates: &[f64]| coordinates.iter().fold(0.0, |sum, x| sum + x * x);
+        let square = |x: &f32| f64::from(*x) * f64::from(*x);
+        let of = |coordinates: &[f32]| coordinates.iter().fold(0.0, |sum, x| sum + square(x));
         let whole = of(coordinates);
         // A document that is the mean has no energy to be anywhere.
-        let part = |some: &[f64]| if whole > 0.0 { (of(some) / whole) as f32 } else { 0.0 };
+        let part = |some: &[f32]| if whole > 0.0 { (of(some) / whole) as f32 } else { 0.0 };
         Energy {
             outside_prefix: part(model.split().halves(coordinates).1),
             outside_basis: part(&coordinates[known..]),
         }
     };
-    vectors
-        .values()
-        .par_chunks(BLOCK * width)
-        .flat_map_iter(|rows| {
-            let mut coordinates = vec![0.0; rows.len()];
-            pca.project_rows(rows, &mut coordinates);
-            coordinates.chunks_exact(width).map(energy).collect::<Vec<_>>()
-        })
-        .collect()
+    documents.values().par_chunks_exact(documents.width()).map(energy).collect()
 }
 
 /// How even the cells are.

@@ -131,13 +131,14 @@ pub enum RefitReason {
 }
 
 impl ModelDrift {
-    /// The record of a model just fitted to these documents.
+    /// The record of a model just fitted to documents of these energies.
     pub(crate) fn at_fit(
         model: &Model,
         index: &Index,
         vectors: &VectorSet,
+        energies: &[Energy],
     ) -> Result<Self, ClientError> {
-        let mean = Energy::mean(energies(model, vectors).iter());
+        let mean = Energy::mean(energies.iter());
         let fitted = Figures {
             outside_prefix: mean.outside_prefix.into(),
             outside_basis: mean.outside_basis.into(),

@@ -90,27 +90,29 @@ fn rows(count: usize, varying: usize, seed: u64) -> VectorSet {
 
 fn model(vectors: &VectorSet) -> Model {
     let settings = Settings { d_pub: Choice::Fixed(4), ..Settings::new(CellCount::Cells(1)) };
-    Model::fit(&settings, EPOCH, vectors, None).unwrap()
+    Model::fit(&settings, EPOCH, vectors, None).unwrap().0
 }
 
 #[test]
 fn energies_are_parts_of_the_whole() {
     let fitted = rows(200, 8, 1);
     let model = model(&fitted);
-    let within = Energy::mean(energies(&model, &fitted).iter());
+    let energies =
+        |vectors: &VectorSet| energies(&model, &model.place(vectors).unwrap().coordinates);
+    let within = Energy::mean(energies(&fitted).iter());
     assert!(within.outside_basis < 1e-9, "{within:?}");
-    for (row, energy) in energies(&model, &fitted).iter().enumerate() {
+    for (row, energy) in energies(&fitted).iter().enumerate() {
         let coordinates = model.pca().centred(fitted.row(row));
         let of = |coordinates: &[f64]| coordinates.iter().map(|x| x * x).sum::<f64>();
         let expected = of(&coordinates[4..]) / of(&coordinates);
         assert!((f64::from(energy.outside_prefix) - expected).abs() < 1e-6);
     }
     // Directions that the fitted rows did not take.
-    let strange = Energy::mean(energies(&model, &rows(50, WIDTH, 2)).iter());
+    let strange = Energy::mean(energies(&rows(50, WIDTH, 2)).iter());
     assert!(strange.outside_basis > 0.05 && strange.outside_basis < strange.outside_prefix);
     // The mean itself has no energy.
     let mean: Vec<f32> = model.pca().mean().iter().map(|mu| *mu as f32).collect();
-    let mean = energies(&model, &VectorSet::new(WIDTH, mean).unwrap())[0];
+    let mean = energies(&VectorSet::new(WIDTH, mean).unwrap())[0];
     assert!(mean.outside_prefix.is_finite());
 }
 
@@ -132,10 +134,9 @@ fn recall_of_a_shortlist_of_everything_is_whole_and_of_a_short_one_is_not() {
         ..Settings::new(CellCount::Micro)
     };
     let recall = |candidates| {
-        let model = Model::fit(&settings(candidates), EPOCH, &vectors, None).unwrap();
+        let (model, placed) = Model::fit(&settings(candidates), EPOCH, &vectors, None).unwrap();
         let mut index = Index::empty(2);
-        let prefixes = model.prefixes(&vectors).unwrap();
-        for (row, prefix) in prefixes.chunks_exact(2).enumerate() {
+        for (row, prefix) in placed.prefixes.chunks_exact(2).enumerate() {
             index.put(
                 None,
                 &IndexedRow {

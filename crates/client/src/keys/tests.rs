@@ -1,3 +1,5 @@
+use shard_protocol::{Leak, declassify};
+
 use super::*;
 
 const EPOCH: SaltedEpoch = epoch(1);
@@ -25,7 +27,11 @@ fn fingerprint(values: &[f64]) -> u64 {
 }
 
 fn row() -> Row {
-    Row { cell: CellHandle(3), handle: RowHandle(5), coordinates: vec![1, -2, i32::MAX] }
+    Row {
+        cell: declassify(CellHandle(3), Leak::CellMembership),
+        handle: RowHandle(5),
+        coordinates: vec![1, -2, i32::MAX],
+    }
 }
 
 /// Master secret of 32 bytes 7, epoch 1, salt of 32 bytes 9, width 288, the image of `x_i = 1 / (i + 1)`. These
@@ -102,7 +108,7 @@ fn equal_rows_have_equal_tags_within_an_epoch_and_others_across_epochs() {
     assert_eq!(tag, schedule(EPOCH).row_mac(&row()));
     assert_ne!(tag, schedule(epoch(2)).row_mac(&row()));
     for other in [
-        Row { cell: CellHandle(4), ..row() },
+        Row { cell: declassify(CellHandle(4), Leak::CellMembership), ..row() },
         Row { handle: RowHandle(6), ..row() },
         Row { coordinates: vec![1, -2, i32::MIN], ..row() },
         Row { coordinates: vec![1, -2], ..row() },

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use reqwest::Method;
+use shard_protocol::http;
 
 use super::error::RemoteError;
 use super::{Link, Remote, answer};
@@ -20,19 +21,19 @@ impl Remote {
     /// Has the server rewrite its rows, so that nothing deleted is left on its disk. Needs a
     /// token of scope admin.
     pub fn compact(&self) -> Result<(), RemoteError> {
-        self.ask(Method::POST, "v1/admin/compact", Some("{}".into()), PATIENCE).map(drop)
+        self.ask(Method::POST, http::COMPACT, Some("{}".into()), PATIENCE).map(drop)
     }
 
     /// Has the server copy its rows to a snapshot of this name, under its own directory. Needs a
     /// token of scope admin.
     pub fn snapshot(&self, name: &str) -> Result<(), RemoteError> {
         let body = serde_json::json!({ "name": name }).to_string();
-        self.ask(Method::POST, "v1/admin/snapshot", Some(body), PATIENCE).map(drop)
+        self.ask(Method::POST, http::SNAPSHOT, Some(body), PATIENCE).map(drop)
     }
 
     /// The server's metrics, as text for Prometheus.
     pub fn metrics(&self) -> Result<String, RemoteError> {
-        let answer = self.ask(Method::GET, "metrics", None, PATIENCE)?;
+        let answer = self.ask(Method::GET, http::METRICS, None, PATIENCE)?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 
@@ -45,7 +46,7 @@ impl Remote {
         let patience = self.link.timeouts.connect;
         let ping = |_| {
             let start = Instant::now();
-            self.ask(Method::GET, "healthz", None, patience).ok().map(|_| start.elapsed())
+            self.ask(Method::GET, http::HEALTH, None, patience).ok().map(|_| start.elapsed())
         };
         let shortest = (0..PINGS).map(ping).collect::<Option<Vec<_>>>()?.into_iter().min()?;
         Some(*self.link.round_trip.get_or_init(|| shortest))

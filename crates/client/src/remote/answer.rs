@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use shard_protocol::http::{MEDIA_TYPE, REVISION_HEADER, VERSION_HEADER};
 use shard_protocol::{
     DecodeError, Limits, MessageKind, Refusal, RefusalCode, WIRE_VERSION, message_kind,
 };
 
+use super::Link;
 use super::error::RemoteError;
 use super::retry::Failure;
-use super::{Link, MEDIA_TYPE};
 
 /// What is first reserved for a body, whatever length it announces.
 const FIRST_BYTES: usize = 1 << 20;
@@ -40,8 +41,8 @@ impl Answered {
             status: answer.status().as_u16(),
             is_message: media_type.split(';').next().is_some_and(|kind| kind.trim() == MEDIA_TYPE),
             retry_after: seconds.map(Duration::from_secs),
-            wire_version: text(headers, "shard-version").and_then(wire_version),
-            revision: number(headers, "shard-revision"),
+            wire_version: text(headers, VERSION_HEADER).and_then(wire_version),
+            revision: number(headers, REVISION_HEADER),
             served: text(headers, "server-timing").map(served).unwrap_or_default(),
         }
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use shard_protocol::{
     Blob, BlobList, BlobName, DeleteBlob, FetchBlob, Leak, Limits, MessageKind, PutBlob, Refusal,
-    RefusalCode, declassify,
+    RefusalCode, Transport, declassify,
 };
 
 use super::claim::{IDENTITY, claim};
@@ -19,7 +19,7 @@ use super::{Progress, Watch};
 use crate::error::ClientError;
 use crate::keys::vault_id;
 use crate::session::{accepted, exchange};
-use crate::transport::Transport;
+use crate::transport::Channel;
 use crate::vault::Vault;
 
 /// How to back up.
@@ -54,7 +54,7 @@ pub struct BackedUp {
 pub fn backup(
     vault: &mut Vault,
     options: BackupOptions,
-    transport: &dyn Transport,
+    transport: &impl Transport<Error: Into<ClientError>>,
     watch: &Watch<'_>,
 ) -> Result<BackedUp, ClientError> {
     let (directory, generation) = (vault.directory().to_owned(), vault.generation());
@@ -102,7 +102,9 @@ pub fn backup(
 ///
 /// # Errors
 /// When the server refuses or cannot be reached, and when what it keeps makes no sense.
-pub fn backup_head(transport: &dyn Transport) -> Result<Option<BackupHead>, ClientError> {
+pub fn backup_head(
+    transport: &impl Transport<Error: Into<ClientError>>,
+) -> Result<Option<BackupHead>, ClientError> {
     match fetch(transport, &head_name())? {
         Some(bytes) => Ok(Some(BackupHead::decode(&bytes)?)),
         None => Ok(None),
@@ -111,7 +113,7 @@ pub fn backup_head(transport: &dyn Transport) -> Result<Option<BackupHead>, Clie
 
 /// A blob, if there is one.
 pub(super) fn fetch(
-    transport: &dyn Transport,
+    transport: &dyn Channel,
     name: &BlobName,
 ) -> Result<Option<Vec<u8>>, ClientError> {
     let limits = Limits::default();
@@ -122,7 +124,7 @@ pub(super) fn fetch(
 }
 
 /// Names and lengths of what the server keeps.
-fn blobs(transport: &dyn Transport) -> Result<BTreeMap<BlobName, u64>, ClientError> {
+fn blobs(transport: &dyn Channel) -> Result<BTreeMap<BlobName, u64>, ClientError> {
     let limits = Limits::default();
     let answer = exchange(transport, MessageKind::ListBlobs.bare(), &limits);
     match unless_absent(answer)? {
@@ -168,7 +170,7 @@ fn total_length(directory: &Path, names: &[String]) -> Result<u64, BackupError> 
 /// A backup on its way.
 struct Upload<'a> {
     kept: BTreeMap<BlobName, u64>,
-    transport: &'a dyn Transport,
+    transport: &'a dyn Channel,
     watch: &'a Watch<'a>,
     progress: Progress,
     sent: u64,

@@ -12,7 +12,7 @@ use super::backup::fetch;
 use crate::error::ClientError;
 use crate::keys::VaultId;
 use crate::session::accepted;
-use crate::transport::Transport;
+use crate::transport::Channel;
 
 /// The blob with the id.
 pub(super) const IDENTITY: &str = "vault.id";
@@ -24,7 +24,7 @@ pub(super) const IDENTITY: &str = "vault.id";
 pub(super) fn claim(
     id: VaultId,
     replace: bool,
-    transport: &dyn Transport,
+    transport: &dyn Channel,
 ) -> Result<(), ClientError> {
     let name: BlobName = IDENTITY.parse().expect("letters and a dot");
     match fetch(transport, &name)? {

@@ -8,6 +8,17 @@ use super::tls::{Fingerprint, PinMismatch};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
+    /// A pin or an authority where there is no certificate.
+    #[error(
+        "with http:// there is no certificate to check: use https://, or give no pin and no authority"
+    )]
+    CertificateWithoutTls,
+    /// A proxy where none leads.
+    #[error(
+        "http:// is for this machine's own addresses, and no proxy leads there: use https://, or \
+         give no proxy"
+    )]
+    ProxyWithoutTls,
     /// An option that cannot be used.
     #[error("{reason}")]
     Option {
@@ -37,8 +48,8 @@ pub enum RemoteError {
     },
     /// The server's certificate is not trusted.
     #[error(
-        "the certificate of {server} is not trusted: {reason}; give its fingerprint with --pin or \
-         its authority with --ca"
+        "the certificate of {server} is not trusted: {reason}; pin its fingerprint or trust its \
+         authority"
     )]
     Untrusted {
         /// The server.
@@ -63,7 +74,7 @@ pub enum RemoteError {
         reason: String,
     },
     /// The server asks for a token, or does not know this one.
-    #[error("{server} {}", if *.given { "does not accept this token: it is mistyped, expired or revoked; ask its owner for another" } else { "asks for a token: put one into a file and give --token-file, or set SHARD_TOKEN" })]
+    #[error("{server} {}", if *.given { "does not accept this token: it is mistyped, expired or revoked; ask its owner for another" } else { "asks for a token" })]
     Unauthorised {
         /// The server.
         server: String,

@@ -53,7 +53,7 @@ pub enum BackupError {
     /// A later state of the vault is kept there.
     #[error(
         "the server keeps generation {kept} of a vault and this one is at generation {given}: \
-         restore the later one, use another collection, or give --replace to lose it"
+         restore the later one, use another collection, or replace it deliberately"
     )]
     Later {
         /// Generation of the backup.

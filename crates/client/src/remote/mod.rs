@@ -41,7 +41,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
-use shard_protocol::{Limits, MessageKind, Revision, message_kind};
+use shard_protocol::http::MEDIA_TYPE;
+use shard_protocol::{Limits, Operation, Revision, Transport, message_kind};
 use shard_rlwe::Objective;
 use tokio::runtime::Runtime;
 
@@ -53,7 +54,6 @@ pub use publish::{PublishOptions, Published, describe, publish, publish_with, va
 pub use restore::{Restored, restore};
 pub use tls::{Fingerprint, FingerprintError};
 
-use crate::transport::Transport;
 use answer::Answered;
 use pace::{Exchange, Pace};
 
@@ -68,9 +68,6 @@ pub struct Progress {
 
 /// Told of every step of a transfer; may end it between two steps.
 pub type Watch<'a> = dyn Fn(Progress) -> ControlFlow<()> + Sync + 'a;
-
-/// The media type of every body that is a message.
-const MEDIA_TYPE: &str = "application/vnd.shard.v1";
 
 /// Threads that move bytes; whoever asks only waits.
 const THREADS: usize = 2;
@@ -150,14 +147,6 @@ impl Remote {
         }
     }
 
-    fn send(&self, message: Vec<u8>) -> Result<Vec<u8>, RemoteError> {
-        let kind = message_kind(&message).map_err(|_| RemoteError::NotForServers)?;
-        let operation = operation(kind).ok_or(RemoteError::NotForServers)?;
-        let url = self.link.address.operation(operation);
-        let body = Bytes::from(message);
-        self.wait_for(|link| async move { link.exchange(kind, &url, body).await })
-    }
-
     /// Runs work on the threads of the connection and waits for it.
     fn wait_for<W, T>(&self, work: impl FnOnce(Arc<Link>) -> W) -> Result<T, RemoteError>
     where
@@ -182,11 +171,14 @@ impl Remote {
 }
 
 impl Transport for Remote {
-    fn exchange(
-        &self,
-        message: Vec<u8>,
-    ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(self.send(message)?)
+    type Error = RemoteError;
+
+    fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, RemoteError> {
+        let kind = message_kind(&message).map_err(|_| RemoteError::NotForServers)?;
+        let operation = Operation::of(kind).ok_or(RemoteError::NotForServers)?;
+        let url = self.link.address.operation(operation);
+        let body = Bytes::from(message);
+        self.wait_for(|link| async move { link.exchange(operation, &url, body).await })
     }
 
     /// The shortest time over the link as it has shown itself. On this machine there is none.
@@ -240,32 +232,6 @@ impl Link {
         });
         answered.judge(bytes, self)
     }
-}
-
-/// The part of the path that says what is asked for. `None` for what servers do not take.
-fn operation(kind: MessageKind) -> Option<&'static str> {
-    Some(match kind {
-        MessageKind::RerankRequest | MessageKind::SlotsRequest => "rerank",
-        MessageKind::OpenSession | MessageKind::OpenSlotsSession => "sessions",
-        MessageKind::PublishRows => "rows",
-        MessageKind::ListMacs => "tags",
-        MessageKind::DeleteRows => "delete",
-        MessageKind::ActivateEpoch => "activate",
-        MessageKind::Describe => "describe",
-        MessageKind::PutBlob => "blobs/put",
-        MessageKind::FetchBlob => "blobs/fetch",
-        MessageKind::DeleteBlob => "blobs/delete",
-        MessageKind::ListBlobs => "blobs/list",
-        MessageKind::RowBatch
-        | MessageKind::RerankResponse
-        | MessageKind::SlotsResponse
-        | MessageKind::Refusal
-        | MessageKind::Accepted
-        | MessageKind::RowMacs
-        | MessageKind::CollectionState
-        | MessageKind::Blob
-        | MessageKind::BlobList => return None,
-    })
 }
 
 fn client(options: &RemoteOptions) -> Result<reqwest::Client, RemoteError> {

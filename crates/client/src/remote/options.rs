@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use reqwest::header::HeaderValue;
-use shard_protocol::CollectionName;
+use shard_protocol::{CollectionName, Operation, http};
 use url::{Host, Url};
 use zeroize::Zeroizing;
 
@@ -47,28 +47,26 @@ impl RemoteOptions {
         }
     }
 
-    /// Refuses what would be ignored without TLS: whoever gives it believes to be protected.
+    /// Refuses options that have no effect without TLS, since their user expects one.
     pub(super) fn check(&self) -> Result<(), RemoteError> {
         if self.address.base.scheme() == "https" {
             return Ok(());
         }
-        let reason = if self.pin.is_some() || self.ca_file.is_some() {
-            "with http:// there is no certificate to check: use https://, or leave out --pin \
-             (SHARD_PIN) and --ca"
+        if self.pin.is_some() || self.ca_file.is_some() {
+            Err(RemoteError::CertificateWithoutTls)
         } else if self.proxy.is_some() {
-            "http:// is for this machine's own addresses, and no proxy leads there: use https://, \
-             or leave out --proxy"
+            Err(RemoteError::ProxyWithoutTls)
         } else {
-            return Ok(());
-        };
-        Err(RemoteError::Option { reason: reason.into() })
+            Ok(())
+        }
     }
 }
 
-/// The slowest link that large requests are given time for, in bytes a second.
+/// The slowest link that large requests are given time for, in bytes per second.
 const SLOWEST_LINK: u64 = 32 << 10;
 
-/// How long to wait. To the last two comes what the request's bytes take at 32 KiB a second.
+/// How long to wait. The last two grow by the time that the request's bytes take at 32 KiB per
+/// second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timeouts {
     /// For a connection, TLS included.
@@ -140,8 +138,8 @@ impl ServerAddress {
         }
     }
 
-    pub(super) fn operation(&self, operation: &str) -> Url {
-        self.at(&format!("v1/collections/{}/{operation}", self.collection))
+    pub(super) fn operation(&self, operation: Operation) -> Url {
+        self.at(&http::operation(&self.collection, operation))
     }
 
     /// A path of the server.
@@ -284,7 +282,7 @@ mod tests {
         ] {
             let parsed = address(text).unwrap();
             assert_eq!(parsed.collection().as_str(), collection);
-            assert_eq!(parsed.operation("rows").as_str(), operation);
+            assert_eq!(parsed.operation(Operation::Rows).as_str(), operation);
             assert_eq!(address(&parsed.to_string()), Ok(parsed));
         }
     }
@@ -315,7 +313,7 @@ mod tests {
         let pin = RemoteOptions { pin: Some(Fingerprint::of(b"any")), ..plain() };
         let roots = RemoteOptions { ca_file: Some("ca.pem".into()), ..plain() };
         let proxy = RemoteOptions { proxy: "http://127.0.0.1:9".parse().ok(), ..plain() };
-        for (options, word) in [(&pin, "--pin"), (&roots, "--ca"), (&proxy, "--proxy")] {
+        for (options, word) in [(&pin, "pin"), (&roots, "authority"), (&proxy, "proxy")] {
             let error = options.check().unwrap_err().to_string();
             assert!(error.contains(word) && error.contains("https://"), "{error}");
         }

@@ -15,7 +15,8 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 use shard_protocol::{
     ActivateEpoch, CollectionState, DecodeError, DeleteRows, Disclosed, Epoch, Leak, Limits,
-    ListMacs, MessageKind, PublishRows, Revision, RowBatch, RowHandle, RowMac, RowMacs, declassify,
+    ListMacs, MessageKind, PublishRows, Revision, RowBatch, RowHandle, RowMac, RowMacs, Transport,
+    declassify,
 };
 use subtle::ConstantTimeEq;
 
@@ -24,7 +25,7 @@ use super::{Progress, Watch};
 use crate::collection::Collection;
 use crate::error::ClientError;
 use crate::session::{accepted, exchange};
-use crate::transport::Transport;
+use crate::transport::Channel;
 
 /// Bytes of rows in one message: few enough to be done in a moment, enough to fill a link.
 const BATCH_BYTES: usize = 4 << 20;
@@ -66,7 +67,9 @@ pub fn vault_revision(collection: &Collection) -> Revision {
 }
 
 /// What a server holds of its collection.
-pub fn describe(transport: &dyn Transport) -> Result<CollectionState, ClientError> {
+pub fn describe(
+    transport: &impl Transport<Error: Into<ClientError>>,
+) -> Result<CollectionState, ClientError> {
     let limits = Limits::default();
     let answer = exchange(transport, MessageKind::Describe.bare(), &limits)?;
     Ok(CollectionState::decode(&answer, &limits)?)
@@ -81,7 +84,7 @@ pub fn describe(transport: &dyn Transport) -> Result<CollectionState, ClientErro
 pub fn publish(
     collection: &Collection,
     published: &RowBatch,
-    transport: &dyn Transport,
+    transport: &impl Transport<Error: Into<ClientError>>,
     watch: &Watch<'_>,
 ) -> Result<Published, ClientError> {
     publish_with(PublishOptions::default(), collection, published, transport, watch)
@@ -96,7 +99,7 @@ pub fn publish_with(
     options: PublishOptions,
     collection: &Collection,
     published: &RowBatch,
-    transport: &dyn Transport,
+    transport: &impl Transport<Error: Into<ClientError>>,
     watch: &Watch<'_>,
 ) -> Result<Published, ClientError> {
     let id = collection.vault_id().ok_or(ClientError::SearchOnly)?;
@@ -182,7 +185,7 @@ impl Changes {
     fn find(
         published: &RowBatch,
         tags: &[RowMac],
-        transport: &dyn Transport,
+        transport: &dyn Channel,
     ) -> Result<Self, ClientError> {
         let limits = Limits::default();
         let mut changes = Self::default();
@@ -196,11 +199,11 @@ impl Changes {
             let answer = exchange(transport, page.encode(), &limits)?;
             let page = RowMacs::decode(&answer, &limits)?;
             // Within a page the decoder has seen to it; a page that goes back would never end.
-            if page.tags.first().is_some_and(|(first, _)| after.is_some_and(|last| *first <= last))
+            if page.macs.first().is_some_and(|(first, _)| after.is_some_and(|last| *first <= last))
             {
-                return Err(DecodeError::Order("pages of tags").into());
+                return Err(DecodeError::Order("pages of MACs").into());
             }
-            for (handle, held) in &page.tags {
+            for (handle, held) in &page.macs {
                 while let Some((at, _)) = rows.next_if(|(_, (row, _))| row.handle < *handle) {
                     changes.new.push(at);
                 }
@@ -217,7 +220,7 @@ impl Changes {
                     DecodeError::Invalid("a server with more rows than there can be").into()
                 );
             }
-            after = page.tags.last().map(|(handle, _)| *handle);
+            after = page.macs.last().map(|(handle, _)| *handle);
             if !page.is_full() {
                 break;
             }
@@ -232,7 +235,7 @@ struct Transfer<'a> {
     published: &'a RowBatch,
     tags: &'a [RowMac],
     revision: Revision,
-    transport: &'a dyn Transport,
+    transport: &'a dyn Channel,
     watch: &'a Watch<'a>,
     tally: Mutex<Tally>,
 }

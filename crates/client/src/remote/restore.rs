@@ -9,8 +9,9 @@ use super::head::{BackupError, BackupFile, BackupHead, is_payload, piece_name};
 use super::hex::Sha256Digest;
 use super::{Progress, Watch};
 use crate::error::ClientError;
-use crate::transport::Transport;
+use crate::transport::Channel;
 use crate::vault::{FileKind, Unlock, Vault};
+use shard_protocol::Transport;
 
 /// What a restore did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +35,7 @@ pub struct Restored {
 /// When there is no backup, it is damaged, `unlock` does not open it, the disk refuses, or `watch`
 /// ended it.
 pub fn restore(
-    transport: &dyn Transport,
+    transport: &impl Transport<Error: Into<ClientError>>,
     directory: &Path,
     unlock: &Unlock,
     watch: &Watch<'_>,
@@ -84,7 +85,7 @@ fn refuse_if_occupied(directory: &Path) -> Result<(), BackupError> {
 
 /// A restore on its way.
 struct Fetching<'a> {
-    transport: &'a dyn Transport,
+    transport: &'a dyn Channel,
     watch: &'a Watch<'a>,
     progress: Progress,
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use shard_protocol::MessageKind;
+use shard_protocol::Operation;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Link;
@@ -63,13 +63,13 @@ impl Link {
     /// Asks until there is an answer, or reason to give up.
     pub(super) async fn exchange(
         &self,
-        kind: MessageKind,
+        operation: Operation,
         url: &url::Url,
         body: Bytes,
     ) -> Result<Vec<u8>, RemoteError> {
         let timeouts = self.timeouts.for_bytes(body.len());
         let deadline = Instant::now() + timeouts.total;
-        let most = if is_idempotent(kind) { self.retries.most } else { 0 };
+        let most = if is_idempotent(operation) { self.retries.most } else { 0 };
         for repetition in 0.. {
             let attempt =
                 timeout_at(deadline, self.attempt(url, body.clone(), timeouts.request)).await;
@@ -111,31 +111,20 @@ impl Link {
 ///   repetition cannot undo what somebody else published in between;
 /// - an epoch that is the current one is made the current one.
 ///
-/// The list is spelt out so that a new message has to be thought about.
-fn is_idempotent(kind: MessageKind) -> bool {
-    match kind {
-        MessageKind::RerankRequest
-        | MessageKind::SlotsRequest
-        | MessageKind::Describe
-        | MessageKind::ListMacs
-        | MessageKind::FetchBlob
-        | MessageKind::ListBlobs
-        | MessageKind::OpenSession
-        | MessageKind::OpenSlotsSession
-        | MessageKind::PublishRows
-        | MessageKind::DeleteRows
-        | MessageKind::ActivateEpoch
-        | MessageKind::PutBlob
-        | MessageKind::DeleteBlob => true,
-        MessageKind::RowBatch
-        | MessageKind::RerankResponse
-        | MessageKind::SlotsResponse
-        | MessageKind::Refusal
-        | MessageKind::Accepted
-        | MessageKind::RowMacs
-        | MessageKind::CollectionState
-        | MessageKind::Blob
-        | MessageKind::BlobList => false,
+/// The list is spelt out so that a new operation has to be thought about.
+fn is_idempotent(operation: Operation) -> bool {
+    match operation {
+        Operation::Rerank
+        | Operation::Sessions
+        | Operation::Rows
+        | Operation::Macs
+        | Operation::Delete
+        | Operation::Activate
+        | Operation::Describe
+        | Operation::PutBlob
+        | Operation::FetchBlob
+        | Operation::DeleteBlob
+        | Operation::ListBlobs => true,
     }
 }
 

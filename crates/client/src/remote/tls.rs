@@ -27,7 +27,7 @@ pub struct Fingerprint(Sha256Digest);
 
 /// A text that is not a fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a fingerprint is sha256: and 64 hexadecimal digits, as `shard serve` prints it")]
+#[error("a fingerprint is sha256: and 64 hexadecimal digits, as a server prints it when it starts")]
 pub struct FingerprintError;
 
 impl Fingerprint {

@@ -7,13 +7,13 @@ use std::sync::mpsc;
 
 use rayon::ThreadPoolBuilder;
 use shard_geometry::VectorSet;
+use shard_protocol::Transport;
 
 use super::{Answer, SearchOptions, Searcher};
 use crate::collection::Collection;
 use crate::error::ClientError;
-use crate::transport::Transport;
 
-impl<T: Transport> Searcher<T> {
+impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
     /// Searches for every query, up to `parallel` at a time, each on one core unless it is the
     /// only one: searches that share the cores piece by piece wait for each other. Answers are handed to `each` on the
     /// calling thread, in the order of the queries; a break ends the search once the queries

@@ -8,9 +8,12 @@ mod rotate;
 
 use std::time::{Duration, Instant};
 
-use shard_protocol::{Candidates, Leak, Limits, declassify};
+use shard_protocol::{Candidates, Leak, Limits, Transport, declassify};
+#[cfg(feature = "slots")]
+use shard_rlwe::OPERAND_BITS;
+#[cfg(feature = "slots")]
 use shard_rlwe::slots::{SlotsLayout, SlotsNoise};
-use shard_rlwe::{OPERAND_BITS, Plan, ScoreScale, Workload, plan};
+use shard_rlwe::{Plan, ScoreScale, Workload, plan};
 
 pub use self::answer::{Answer, Cost, Timings};
 pub use self::options::{LayoutChoice, SearchOptions};
@@ -19,8 +22,8 @@ use self::rotate::{ActiveCell, Member, RotatedQuery};
 use crate::collection::Collection;
 use crate::error::ClientError;
 use crate::session::{Outgoing, Sessions};
+#[cfg(feature = "slots")]
 use crate::slots::{SlotsOutgoing, SlotsSessions};
-use crate::transport::Transport;
 use crate::vault::VaultAccess;
 
 /// Searches through one server. Holds what outlives a request: the secrets of open sessions.
@@ -28,6 +31,7 @@ pub struct Searcher<T> {
     transport: T,
     limits: Limits,
     sessions: Sessions,
+    #[cfg(feature = "slots")]
     slots_sessions: SlotsSessions,
 }
 
@@ -48,13 +52,14 @@ struct Scored {
     open: Duration,
 }
 
-impl<T: Transport> Searcher<T> {
+impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
     /// A searcher without an open session.
     pub fn new(transport: T) -> Self {
         Self {
             transport,
             limits: Limits::default(),
             sessions: Sessions::default(),
+            #[cfg(feature = "slots")]
             slots_sessions: SlotsSessions::default(),
         }
     }
@@ -94,6 +99,7 @@ impl<T: Transport> Searcher<T> {
         )?;
         let scored = match &options.layout {
             LayoutChoice::Coefficients => self.score(collection, &rotated, &named, options)?,
+            #[cfg(feature = "slots")]
             LayoutChoice::Slots { parameters, cells } => {
                 let width = collection.model().split().residual();
                 let layout = SlotsLayout::new(parameters.clone(), width, *cells)?;
@@ -207,6 +213,7 @@ impl<T: Transport> Searcher<T> {
 
     /// Scores in slots, the prefix part added under encryption. The server counts rows in units
     /// of `2^(OPERAND_BITS - k)`, so everything here is divided by that.
+    #[cfg(feature = "slots")]
     fn score_in_slots(
         &self,
         collection: &Collection,

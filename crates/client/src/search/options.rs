@@ -1,6 +1,7 @@
 //! How to search.
 
 use shard_rlwe::Objective;
+#[cfg(feature = "slots")]
 use shard_rlwe::slots::SlotsParameters;
 
 /// How vectors lie in ciphertexts.
@@ -8,12 +9,13 @@ use shard_rlwe::slots::SlotsParameters;
 pub enum LayoutChoice {
     /// In coefficients, as the planner decides.
     Coefficients,
-    /// In slots, as the paper has it: this many cells a ciphertext. Keys live for a session,
+    /// In slots, as the paper has it: this many cells per ciphertext. Keys live for a session,
     /// and the prefix part of each score is disclosed.
+    #[cfg(feature = "slots")]
     Slots {
         /// Ring, chain of primes and scale.
         parameters: SlotsParameters,
-        /// Cells a ciphertext.
+        /// Cells per ciphertext.
         cells: usize,
     },
 }

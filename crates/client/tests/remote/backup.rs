@@ -17,11 +17,17 @@ use crate::vaults::{Owner, files, unlock};
 
 const KEEP: BackupOptions = BackupOptions { replace: false };
 
-fn save(owner: &mut Owner, transport: &dyn Transport) -> Result<BackedUp, ClientError> {
+fn save(
+    owner: &mut Owner,
+    transport: &impl Transport<Error: Into<ClientError>>,
+) -> Result<BackedUp, ClientError> {
     backup(&mut owner.vault, KEEP, transport, &|_| ControlFlow::Continue(()))
 }
 
-fn fetch(transport: &dyn Transport, into: &Path) -> Result<Restored, ClientError> {
+fn fetch(
+    transport: &impl Transport<Error: Into<ClientError>>,
+    into: &Path,
+) -> Result<Restored, ClientError> {
     restore(transport, into, &unlock(), &|_| ControlFlow::Continue(()))
 }
 
@@ -180,7 +186,7 @@ fn another_vault_does_not_take_the_place_of_the_first_unasked() {
     save(&mut first, &*served).unwrap();
     let error = save(&mut second, &*served).unwrap_err();
     assert!(matches!(error, ClientError::AnotherVault), "{error}");
-    assert!(error.to_string().contains("--replace"), "{error}");
+    assert!(error.to_string().contains("replace it"), "{error}");
     save(&mut first, &*served).unwrap();
     let replace = BackupOptions { replace: true };
     backup(&mut second.vault, replace, &*served, &|_| ControlFlow::Continue(())).unwrap();

@@ -53,6 +53,6 @@ fn a_batch_can_be_stopped_and_a_failure_ends_it_after_what_came_before() {
         ControlFlow::Continue(())
     };
     let outcome = Searcher::new(&broken).search_many(&collection, &queries, &options, 3, each);
-    assert!(matches!(outcome, Err(ClientError::Transport(_))));
+    assert!(matches!(outcome, Err(ClientError::Remote(_))));
     assert!(seen.len() <= 10 && seen.iter().copied().eq(0..seen.len()), "{seen:?}");
 }

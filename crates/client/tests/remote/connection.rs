@@ -260,5 +260,5 @@ fn a_vault_that_was_not_published_is_told_what_to_do() {
     let options = SearchOptions::default();
     let error = searcher.search(&owner.collection(), query.row(0), &options).unwrap_err();
     assert!(matches!(error, ClientError::Unpublished { .. }), "{error}");
-    assert!(error.to_string().contains("shard publish"), "{error}");
+    assert!(error.to_string().contains("publish the vault first"), "{error}");
 }

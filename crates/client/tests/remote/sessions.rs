@@ -3,11 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use shard_client::{Answer, LayoutChoice, SearchOptions, Searcher, published_rows};
+use shard_client::{Answer, SearchOptions, Searcher, published_rows};
 use shard_geometry::VectorSet;
 use shard_protocol::MessageKind;
-use shard_rlwe::slots::SlotsParameters;
-use shard_rlwe::{Objective, RingDegree};
+use shard_rlwe::Objective;
 
 use crate::support::Served;
 use crate::vaults::Owner;
@@ -16,7 +15,11 @@ fn merged() -> SearchOptions {
     SearchOptions { objective: Some(Objective::Bytes), ..SearchOptions::default() }
 }
 
+#[cfg(feature = "slots")]
 fn slots() -> SearchOptions {
+    use shard_client::LayoutChoice;
+    use shard_rlwe::{RingDegree, slots::SlotsParameters};
+
     let degree = RingDegree::new(4096).unwrap();
     let parameters = SlotsParameters::with_scale(degree, &[40, 24, 40], 22).unwrap();
     let layout = LayoutChoice::Slots { parameters, cells: 4 };
@@ -56,6 +59,7 @@ fn a_lost_session_of_merge_keys_is_opened_again() {
     heals(&merged(), MessageKind::OpenSession, MessageKind::RerankRequest);
 }
 
+#[cfg(feature = "slots")]
 #[test]
 fn a_lost_session_in_slots_is_opened_again() {
     heals(&slots(), MessageKind::OpenSlotsSession, MessageKind::SlotsRequest);

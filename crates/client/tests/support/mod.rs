@@ -6,7 +6,6 @@
 pub mod raw;
 
 use std::collections::VecDeque;
-use std::error::Error;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,16 +17,15 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum_server::accept::NoDelayAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
-use shard_client::Transport;
-use shard_client::remote::{Fingerprint, RemoteOptions, Retries};
+use shard_client::remote::{Fingerprint, RemoteError, RemoteOptions, Retries};
+use shard_client::{ClientError, Transport};
+use shard_protocol::http::MEDIA_TYPE;
 use shard_protocol::{
-    CollectionName, Limits, MessageKind, Refusal, RefusalCode, RowBatch, message_kind,
+    CollectionName, Limits, MessageKind, Operation, Refusal, RefusalCode, RowBatch, message_kind,
 };
 use shard_server::Server;
 use shard_store::{MemoryRows, RowStore};
 use tokio::runtime::Runtime;
-
-const MEDIA_TYPE: &str = "application/vnd.shard.v1";
 
 /// What the next request meets in place of an honest answer.
 #[derive(Clone, Debug)]
@@ -120,7 +118,7 @@ impl Served {
         let (collection, operation) = name.expect("clients keep to the paths of the contract");
         let collection: CollectionName = collection.parse().expect("clients check names");
         let kind = message_kind(message).expect("clients send messages");
-        assert_eq!(operation, operation_of(kind));
+        assert_eq!(Operation::of(kind).map(Operation::path), Some(operation));
         self.seen.lock().unwrap().push((kind, message.len()));
 
         let allowed = self.token.as_ref().is_none_or(|known| token == Some(known));
@@ -151,7 +149,9 @@ impl Served {
 
 /// The same server without a network.
 impl Transport for Served {
-    fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> {
+    type Error = ClientError;
+
+    fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, ClientError> {
         let kind = message_kind(&message)?;
         self.seen.lock().unwrap().push((kind, message.len()));
         Ok(self.server().handle(&CollectionName::default(), &message))
@@ -174,14 +174,17 @@ impl<'a> CutOff<'a> {
 }
 
 impl Transport for CutOff<'_> {
-    fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> {
+    type Error = ClientError;
+
+    fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, ClientError> {
         if self.kinds.contains(&message_kind(&message)?) {
             let counted = |left: usize| left.checked_sub(1);
             if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, counted).is_err() {
                 if self.late {
                     self.served.exchange(message)?;
                 }
-                return Err("cut off".into());
+                let (server, reason) = ("a test".to_owned(), "cut off".to_owned());
+                return Err(RemoteError::Broken { server, reason }.into());
             }
         }
         self.served.exchange(message)
@@ -190,23 +193,6 @@ impl Transport for CutOff<'_> {
 
 fn refusal(code: RefusalCode) -> Vec<u8> {
     Refusal { code, text: "no".into() }.encode()
-}
-
-fn operation_of(kind: MessageKind) -> &'static str {
-    match kind {
-        MessageKind::RerankRequest | MessageKind::SlotsRequest => "rerank",
-        MessageKind::OpenSession | MessageKind::OpenSlotsSession => "sessions",
-        MessageKind::PublishRows => "rows",
-        MessageKind::ListMacs => "tags",
-        MessageKind::DeleteRows => "delete",
-        MessageKind::ActivateEpoch => "activate",
-        MessageKind::Describe => "describe",
-        MessageKind::PutBlob => "blobs/put",
-        MessageKind::FetchBlob => "blobs/fetch",
-        MessageKind::DeleteBlob => "blobs/delete",
-        MessageKind::ListBlobs => "blobs/list",
-        other => panic!("{other:?} is not for servers"),
-    }
 }
 
 fn status_of(body: &[u8]) -> u16 {

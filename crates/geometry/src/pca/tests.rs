@@ -187,6 +187,27 @@ fn projections_agree_with_each_other_and_with_the_definition() {
 }
 
 #[test]
+fn coordinates_of_a_row_do_not_depend_on_its_company() {
+    for width in [2, 13, 100] {
+        let vectors = anisotropic(2 * PROJECT_ROWS + 9, width, &mut ChaCha8Rng::seed_from_u64(9));
+        let pca = Pca::fit(&vectors).unwrap();
+        let together = pca.project(&vectors).unwrap();
+        for (first, last) in [(0, 1), (5, 6), (PROJECT_ROWS - 3, PROJECT_ROWS + 40), (7, 250)] {
+            let some = vectors.values()[first * width..last * width].to_vec();
+            let apart = pca.project(&VectorSet::new(width, some).unwrap()).unwrap();
+            assert!(apart.values() == &together.values()[first * width..last * width]);
+        }
+    }
+}
+
+#[test]
+fn coordinates_beyond_single_precision_are_refused() {
+    let vectors = VectorSet::new(2, vec![3e38, 3e38, -3e38, -3e38]).unwrap();
+    let pca = Pca::fit(&vectors).unwrap();
+    assert!(matches!(pca.project(&vectors), Err(VectorError::NotFinite { .. })));
+}
+
+#[test]
 fn stored_parts_are_checked() {
     let pca = Pca::fit(&anisotropic(50, 4, &mut ChaCha8Rng::seed_from_u64(8))).unwrap();
     let parts = || (pca.mean.clone(), pca.basis.clone(), pca.variances.clone());

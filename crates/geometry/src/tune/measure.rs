@@ -5,10 +5,11 @@ use rayon::prelude::*;
 use super::{NEIGHBOURS, SampleQuery};
 use crate::kernel;
 use crate::pca::Pca;
+use crate::projected::Projected;
 use crate::select::Smallest;
 use crate::vectors::VectorSet;
 
-/// Rows that are projected at a time.
+/// Rows whose prefixes stay in the cache while all queries meet them.
 const CHUNK_ROWS: usize = 4096;
 
 /// A true neighbour of a query.
@@ -23,19 +24,19 @@ struct Neighbour {
 /// For every width, the ranks (counted from zero, ascending) of the true neighbours of all queries.
 ///
 /// Two passes over the corpus: the first finds the neighbours by raw inner product; between them their distances are
-/// taken; the second counts the rows that come before each, by distance and then by row. The second projects by matrix
-/// products, whose rounding may put an exact copy of a neighbour on its other side: one rank, which does not matter.
+/// taken; the second counts the rows that come before each, by distance and then by row.
 pub(super) fn neighbour_ranks(
     vectors: &VectorSet,
     pca: &Pca,
+    projected: &Projected,
     sample: &[SampleQuery],
     widths: &[usize],
 ) -> Vec<Vec<u32>> {
     let longest = *widths.last().expect("at least one width is tried");
-    let prefix = |vector: &[f32]| {
-        pca.centred(vector)[..longest].iter().map(|&x| x as f32).collect::<Vec<f32>>()
-    };
-    let prefixes: Vec<Vec<f32>> = sample.par_iter().map(|query| prefix(&query.vector)).collect();
+    let prefixes: Vec<Vec<f32>> = sample
+        .par_iter()
+        .map(|query| pca.centred(&query.vector)[..longest].iter().map(|&x| x as f32).collect())
+        .collect();
     let mut neighbours: Vec<Vec<Neighbour>> = sample
         .par_iter()
         .zip(&prefixes)
@@ -43,37 +44,31 @@ pub(super) fn neighbour_ranks(
             let found = true_neighbours(vectors, query);
             let measured = found.into_iter().map(|row| {
                 let mut distances = vec![0.0; widths.len()];
-                cumulative_distances(
-                    own,
-                    &prefix(vectors.row(row as usize)),
-                    widths,
-                    &mut distances,
-                );
+                let prefix = &projected.row(row as usize)[..longest];
+                cumulative_distances(own, prefix, widths, &mut distances);
                 Neighbour { row, distances, before: vec![0; widths.len()] }
             });
             measured.collect()
         })
         .collect();
 
-    let mut coordinates = vec![0.0; CHUNK_ROWS.min(vectors.rows()) * vectors.width()];
-    for (chunk, rows) in vectors.values().chunks(CHUNK_ROWS * vectors.width()).enumerate() {
-        let coordinates = &mut coordinates[..rows.len()];
-        pca.project_rows(rows, coordinates);
-        let mut projected = vec![0.0; rows.len() / vectors.width() * longest];
-        for (prefix, row) in
-            projected.chunks_exact_mut(longest).zip(coordinates.chunks_exact(vectors.width()))
-        {
-            for (prefix, &coordinate) in prefix.iter_mut().zip(row) {
-                *prefix = coordinate as f32;
-            }
-        }
+    let width = projected.width();
+    for (chunk, rows) in projected.values().chunks(CHUNK_ROWS * width).enumerate() {
         let first_row = (chunk * CHUNK_ROWS) as u32;
         neighbours.par_iter_mut().zip(&prefixes).zip(sample).for_each(
             |((neighbours, own), query)| {
                 kernel::dispatch(
                     #[inline(always)]
                     || {
-                        count_before(neighbours, own, query.own_row, first_row, &projected, widths);
+                        count_before(
+                            neighbours,
+                            own,
+                            query.own_row,
+                            first_row,
+                            rows,
+                            width,
+                            widths,
+                        );
                     },
                 );
             },
@@ -112,14 +107,15 @@ fn count_before(
     own: &[f32],
     own_row: Option<u32>,
     first_row: u32,
-    projected: &[f32],
+    rows: &[f32],
+    width: usize,
     widths: &[usize],
 ) {
     let farthest: Vec<f32> = (0..widths.len())
         .map(|at| neighbours.iter().map(|neighbour| neighbour.distances[at]).fold(0.0, f32::max))
         .collect();
     let mut distances = vec![0.0; widths.len()];
-    for (row, other) in (first_row..).zip(projected.chunks_exact(own.len())) {
+    for (row, other) in (first_row..).zip(rows.chunks_exact(width)) {
         if Some(row) == own_row {
             continue;
         }

@@ -55,6 +55,7 @@ use thiserror::Error;
 use crate::gaussian::Normals;
 use crate::kernel;
 use crate::pca::Pca;
+use crate::projected::Projected;
 use crate::random::sample;
 use crate::vectors::VectorSet;
 
@@ -85,10 +86,10 @@ pub enum TuneError {
         /// The width of the vectors.
         width: usize,
     },
-    /// The model or the queries are of another width than the vectors.
+    /// The model, the coordinates or the queries are of another width than the vectors.
     #[error("the {part} has width {actual}, expected {expected}")]
     WrongWidth {
-        /// `model` or `queries`.
+        /// `model`, `coordinates` or `queries`.
         part: &'static str,
         /// The width of the vectors.
         expected: usize,
@@ -102,6 +103,14 @@ pub enum TuneError {
         d_pub: usize,
         /// The width of the vectors.
         width: usize,
+    },
+    /// The coordinates are of another number of rows than the vectors.
+    #[error("there are coordinates of {coordinates} rows and {vectors} vectors")]
+    WrongRows {
+        /// The number of vectors.
+        vectors: usize,
+        /// The number of rows that have coordinates.
+        coordinates: usize,
     },
     /// A shortlist of zero rows was asked for.
     #[error("the shortlist length is 0")]
@@ -156,7 +165,7 @@ pub struct Tuning {
     pub measured: Vec<WidthMeasurement>,
 }
 
-/// Chooses what the request leaves open.
+/// Chooses what the request leaves open. `projected` are the coordinates of the vectors under `pca`.
 ///
 /// The width is the smallest of `d/8, 3d/16, d/4, 5d/16, 3d/8, 7d/16, d/2, 5d/8, 3d/4` whose shortlist need not be
 /// longer than the cap: the candidates asked for, or [`DEFAULT_CAP`]. If none is, the one that needs the shortest. The
@@ -170,6 +179,7 @@ pub struct Tuning {
 pub fn tune(
     vectors: &VectorSet,
     pca: &Pca,
+    projected: &Projected,
     queries: Option<&VectorSet>,
     request: TuneRequest,
     rng: &mut impl Rng,
@@ -178,11 +188,18 @@ pub fn tune(
     if width < 2 {
         return Err(TuneError::TooNarrow { width });
     }
-    for (part, actual) in [("model", Some(pca.width())), ("queries", queries.map(VectorSet::width))]
-    {
+    for (part, actual) in [
+        ("model", Some(pca.width())),
+        ("coordinates", Some(projected.width())),
+        ("queries", queries.map(VectorSet::width)),
+    ] {
         if let Some(actual) = actual.filter(|&actual| actual != width) {
             return Err(TuneError::WrongWidth { part, expected: width, actual });
         }
+    }
+    let (rows, coordinates) = (vectors.rows(), projected.rows());
+    if rows != coordinates {
+        return Err(TuneError::WrongRows { vectors: rows, coordinates });
     }
     if let Some(d_pub) = request.d_pub.filter(|d_pub| !(1..width).contains(d_pub)) {
         return Err(TuneError::BadPrefix { d_pub, width });
@@ -196,7 +213,7 @@ pub fn tune(
         Some(queries) => (SampleSource::Queries, given_queries(queries, rng)),
         None => (SampleSource::NoisyRows, noisy_rows(vectors, pca, rng)),
     };
-    let ranks = measure::neighbour_ranks(vectors, pca, &sample, &widths);
+    let ranks = measure::neighbour_ranks(vectors, pca, projected, &sample, &widths);
 
     let cap = request.candidates.unwrap_or(DEFAULT_CAP);
     let measured: Vec<WidthMeasurement> = widths

@@ -25,7 +25,8 @@ fn run(
     request: TuneRequest,
 ) -> Result<Tuning, TuneError> {
     let pca = Pca::fit(vectors).unwrap();
-    tune(vectors, &pca, queries, request, &mut ChaCha8Rng::seed_from_u64(9))
+    let projected = pca.project(vectors).unwrap();
+    tune(vectors, &pca, &projected, queries, request, &mut ChaCha8Rng::seed_from_u64(9))
 }
 
 #[test]

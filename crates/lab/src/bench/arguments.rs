@@ -16,12 +16,12 @@ pub enum Bench {
     /// Encrypted reranking end to end: time by phase, bytes, error
     Rerank(Rerank),
     /// The engine's operations, one by one: the constants of the planner
-    Engine(Engine),
+    Engine(EngineOperations),
     /// The planner's picks against the measured best, over a grid of workloads
     Plans(Plans),
     /// Parameter sets of both layouts: time, bytes, error, and which of them are worth choosing
     Parameters(Parameters),
-    /// A server in a process of its own under load: searches a second, latencies, CPU, memory
+    /// A server in a process of its own under load: searches per second, latencies, CPU, memory
     Serve(Serve),
     /// Searches over links of several speeds and round trips, between two network namespaces
     Network(Network),
@@ -61,7 +61,7 @@ pub struct Store {
     pub directory: Option<PathBuf>,
 }
 
-/// What is searched: a corpus under a key for every cell.
+/// What is searched: a corpus under a key per cell.
 #[derive(Args)]
 pub struct CorpusArguments {
     /// Document vectors [default: a synthetic corpus]
@@ -143,7 +143,7 @@ impl Chain {
 }
 
 #[derive(Args)]
-pub struct Engine {
+pub struct EngineOperations {
     /// Ring degrees, by commas
     #[arg(
         long, value_name = "N", value_delimiter = ',', default_value = "2048,4096,8192",
@@ -206,7 +206,7 @@ pub struct Serve {
     /// Seconds of searches before that
     #[arg(long, value_name = "S", default_value_t = 5)]
     pub warm_up: u64,
-    /// Searches a second that arrive at random, whether or not earlier ones are done (open loop)
+    /// Searches per second that arrive at random, whether or not earlier ones are done (open loop)
     /// [default: each of the concurrent clients asks as soon as it has its answer]
     #[arg(long, value_name = "Q")]
     pub rate: Option<f64>,

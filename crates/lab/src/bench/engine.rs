@@ -2,7 +2,7 @@
 //!
 //! Operations that cannot be called alone are measured by differences. With `p` a product, `w`
 //! the writing of a full operand polynomial, `m` a merge and `r` the making of a response, all
-//! with eight inner products to a product:
+//! with eight inner products per product:
 //!
 //! ```text
 //! R responses of one product each      R (p + w + r)
@@ -20,12 +20,12 @@ use shard_rlwe::{
     RequestKey, ResponseKey, Ring, RingDegree, Seed, SessionKey, Workload, plan,
 };
 
-use super::arguments::Engine;
+use super::arguments::EngineOperations;
 use super::clock::{least, on_threads};
 use super::exercise::Exercise;
 use shard_cli::output::{Output, table};
 
-/// Inner products of a product.
+/// Inner products per product.
 const SLOTS: usize = 8;
 /// Ciphertexts or leaves of one run: as many as a request has, so that caches serve them alike.
 const MANY: usize = 32;
@@ -34,7 +34,7 @@ const FEW: usize = 8;
 /// Responses of one run.
 const RESPONSES: usize = MANY / SLOTS;
 
-pub fn run(arguments: &Engine, output: &Output<'_>) -> Result<()> {
+pub fn run(arguments: &EngineOperations, output: &Output<'_>) -> Result<()> {
     let (degrees, planning) = on_threads(1, || {
         let measure = |degree: &RingDegree| measure(*degree, arguments.repeats);
         let degrees = arguments.degrees.iter().map(measure).collect::<Result<Vec<_>>>()?;

@@ -231,7 +231,7 @@ fn json(tried: &Tried) -> Value {
 
 fn text(tried: &[Tried]) -> String {
     let header =
-        ["layout", "N", "log2 q", "ceiling", "set", "ms a candidate", "bytes", "error", "bound"];
+        ["layout", "N", "log2 q", "ceiling", "set", "ms per candidate", "bytes", "error", "bound"];
     let row = |tried: &Tried| {
         let figures = tried.outcome.as_ref().ok()?;
         tried.pareto.then(|| {

@@ -5,6 +5,7 @@
 //! derives the keys of all cells they touch, is not counted; nor is a request that had to open a
 //! session: it is made again.
 
+use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
@@ -69,12 +70,11 @@ impl Metered {
 }
 
 impl Transport for Metered {
-    fn exchange(
-        &self,
-        message: Vec<u8>,
-    ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
-        let kind = message_kind(&message)?;
-        let scores = matches!(kind, MessageKind::RerankRequest | MessageKind::SlotsRequest);
+    type Error = Infallible;
+
+    fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, Infallible> {
+        let kind = message_kind(&message);
+        let scores = matches!(kind, Ok(MessageKind::RerankRequest | MessageKind::SlotsRequest));
         let begun = Moment::now();
         let answer = self.server.exchange(message)?;
         let ended = Moment::now();

@@ -36,7 +36,7 @@ const GLANCE: Duration = Duration::from_millis(200);
 #[derive(Serialize)]
 struct Load {
     concurrency: usize,
-    /// Arrivals a second of an open loop.
+    /// Arrivals per second of an open loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<f64>,
     seconds: f64,
@@ -86,7 +86,7 @@ struct Report {
 
 pub fn run(arguments: &Serve, output: &Output<'_>) -> Result<()> {
     if arguments.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
-        bail!("--rate: must be a positive number of searches a second");
+        bail!("--rate: must be a positive number of searches per second");
     }
     let corpus = Corpus::of(&arguments.corpus)?;
     let options = SearchOptions {

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a process that is waited for is looked at.
 const GLANCE: Duration = Duration::from_millis(5);
 
-/// Clock ticks a second in `/proc`: Linux shows 100 to programs, whatever it uses itself.
+/// Clock ticks per second in `/proc`: Linux shows 100 to programs, whatever it uses itself.
 const TICKS: f64 = 100.0;
 
 /// A directory to serve, and a token for it.

@@ -23,7 +23,7 @@ fn epoch() -> Disclosed<Epoch> {
 fn publish() -> PublishRows {
     let row = |handle, cell, coordinates| Row {
         handle: RowHandle(handle),
-        cell: CellHandle(cell),
+        cell: declassify(CellHandle(cell), Leak::CellMembership),
         coordinates,
     };
     let rows = vec![row(9, 1, vec![-1, 2]), row(10, 4, vec![0, i32::MIN])];
@@ -32,17 +32,17 @@ fn publish() -> PublishRows {
         declassify(2, Leak::CollectionShape),
         declassify(rows, Leak::StoredRows),
     );
-    let tags = vec![RowMac([0x33; 16]), RowMac([0x44; 16])];
-    PublishRows::new(revision(), batch, declassify(tags, Leak::StoredRows))
+    let macs = vec![RowMac([0x33; 16]), RowMac([0x44; 16])];
+    PublishRows::new(revision(), batch, declassify(macs, Leak::StoredRows))
 }
 
 fn list(after: Option<u64>) -> ListMacs {
     ListMacs::new(epoch(), after.map(|handle| declassify(RowHandle(handle), Leak::StoredRows)))
 }
 
-fn tags() -> RowMacs {
-    let tag = |handle, byte| (RowHandle(handle), RowMac([byte; 16]));
-    RowMacs { tags: vec![tag(1, 0x11), tag(u64::MAX, 0x22)] }
+fn macs() -> RowMacs {
+    let mac = |handle, byte| (RowHandle(handle), RowMac([byte; 16]));
+    RowMacs { macs: vec![mac(1, 0x11), mac(u64::MAX, 0x22)] }
 }
 
 fn delete() -> DeleteRows {
@@ -101,7 +101,7 @@ fn golden() -> Vec<(&'static str, Vec<u8>, &'static str, Again)> {
         message!("0b00", list(Some(9)), ListMacs, "0700000000000000 01 0900000000000000"),
         message!(
             "0c00",
-            tags(),
+            macs(),
             RowMacs,
             "02000000 0100000000000000 11111111111111111111111111111111
              ffffffffffffffff 22222222222222222222222222222222"
@@ -179,7 +179,7 @@ fn what_goes_in_comes_out() {
     let limits = &LIMITS;
     assert_eq!(PublishRows::decode(&publish().encode(), limits), Ok(publish()));
     assert_eq!(ListMacs::decode(&list(Some(0)).encode(), limits), Ok(list(Some(0))));
-    assert_eq!(RowMacs::decode(&tags().encode(), limits), Ok(tags()));
+    assert_eq!(RowMacs::decode(&macs().encode(), limits), Ok(macs()));
     let deleted = DeleteRows::decode(&delete().encode(), limits).unwrap();
     assert_eq!(deleted.handles(), [RowHandle(2), RowHandle(3)], "sorted, each once");
     assert_eq!((deleted.revision(), deleted.epoch()), (Revision(5), Epoch(7)));
@@ -228,7 +228,7 @@ fn counts_are_refused_before_anything_is_reserved() {
         messages.for_each(|(_, bytes, _, again)| refused(bytes, at, again));
     }
     // As many as are allowed, in a message that has none of them.
-    let mut page = RowMacs { tags: Vec::new() }.encode();
+    let mut page = RowMacs { macs: Vec::new() }.encode();
     page[8..].copy_from_slice(&(RowMacs::PAGE as u32).to_le_bytes());
     assert!(matches!(RowMacs::decode(&page, &LIMITS), Err(DecodeError::Truncated { .. })));
     let long = vec![0; LIMITS.bytes];

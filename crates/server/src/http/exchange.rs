@@ -8,29 +8,28 @@ use axum::extract::Request;
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, StatusCode};
 use axum::response::Response;
-use shard_protocol::{Access, CollectionName, RefusalCode, Revision, WIRE_VERSION, message_kind};
+use shard_protocol::http::{MEDIA_TYPE, REVISION_HEADER, VERSION_HEADER};
+use shard_protocol::{
+    Access, CollectionName, Operation, RefusalCode, Revision, WIRE_VERSION, message_kind,
+};
 
 use super::Shared;
 use super::body::{self, Answer, Held};
 use super::connections::Connection;
 use super::metrics::Measured;
-use super::operation::Operation;
 use super::refused::Refused;
 use super::tokens::Grant;
 use super::workers::NotDone;
 use crate::{Server, ServerError, Stages};
 
-/// The type of a body that is a Shard message.
-pub const CONTENT: &str = "application/vnd.shard.v1";
-
 /// Carries the latest published revision of the collection.
-const REVISION: HeaderName = HeaderName::from_static("shard-revision");
+const REVISION: HeaderName = HeaderName::from_static(REVISION_HEADER);
 
 /// Carries what the server took, as browsers and proxies read it too.
 const TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Carries the versions of server and messages.
-pub(super) const VERSION: HeaderName = HeaderName::from_static("shard-version");
+pub(super) const VERSION: HeaderName = HeaderName::from_static(VERSION_HEADER);
 
 /// The value of [`VERSION`].
 pub(super) fn version() -> HeaderValue {
@@ -91,7 +90,7 @@ pub(super) async fn exchange(
         }
     };
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(CONTENT));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     if let Some(revision) = seen.revision {
         headers.insert(REVISION, revision.0.into());
     }
@@ -124,8 +123,8 @@ async fn serve(
     seen.collection = Some(collection.clone());
     seen.revision = shared.server.known_revision(&collection);
     // A page in the owner's browser cannot send this type to a server on the same machine.
-    if headers.get(CONTENT_TYPE).is_none_or(|value| value != CONTENT) {
-        return Err(Refused::malformed(format!("the body must be of type {CONTENT}")));
+    if headers.get(CONTENT_TYPE).is_none_or(|value| value != MEDIA_TYPE) {
+        return Err(Refused::malformed(format!("the body must be of type {MEDIA_TYPE}")));
     }
 
     let start = Instant::now();
@@ -195,7 +194,7 @@ pub(super) fn announce(refused: &Refused, headers: &mut HeaderMap) {
     }
 }
 
-/// One line a request. Nothing in it is derived from a query unless the operator asked for it.
+/// One line per request. Nothing in it is derived from a query unless the operator asked for it.
 fn log(
     shared: &Shared,
     operation: Operation,

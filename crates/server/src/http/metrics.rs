@@ -11,9 +11,8 @@ use metrics::{
     gauge, histogram,
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
-use shard_protocol::RefusalCode;
+use shard_protocol::{Operation, RefusalCode};
 
-use super::operation::Operation;
 use super::refused::Refused;
 use crate::{Figure, SessionCounts, Stages};
 

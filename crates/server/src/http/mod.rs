@@ -20,7 +20,6 @@ mod connections;
 mod exchange;
 mod metrics;
 mod openapi;
-mod operation;
 mod options;
 mod probes;
 mod refused;
@@ -28,6 +27,7 @@ mod tls;
 mod tokens;
 mod workers;
 
+use std::fmt::Display;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,10 +44,10 @@ use axum::routing::{get, post};
 use axum_server::Handle;
 use axum_server::tls_rustls::RustlsAcceptor;
 use hyper_util::rt::TokioTimer;
+use shard_protocol::{Operation, http};
 use tokio::task::JoinHandle;
 use tower_http::catch_panic::CatchPanicLayer;
 
-pub use exchange::CONTENT;
 pub use options::HttpOptions;
 pub use tls::{Tls, TlsError};
 pub use tokens::{
@@ -59,7 +59,6 @@ use active::Active;
 use body::Budget;
 use connections::{Connection, Doorkeeper};
 use metrics::Metrics;
-use operation::Operation;
 use refused::Refused;
 use workers::Workers;
 
@@ -259,19 +258,30 @@ fn configure(
         .max_header_list_size(u32::try_from(options.header_bytes).unwrap_or(u32::MAX));
 }
 
+/// Where the router finds the name of a collection in a path.
+const NAME: &str = "{name}";
+
+/// A path as the router has it.
+fn rooted(path: impl Display) -> String {
+    format!("/{path}")
+}
+
 fn application(shared: Arc<Shared>) -> Router {
     let mut router = Router::new()
-        .route("/healthz", get(probes::alive))
-        .route("/readyz", get(probes::ready))
-        .route("/metrics", get(probes::metrics))
+        .route(&rooted(http::HEALTH), get(probes::alive))
+        .route(&rooted(http::READINESS), get(probes::ready))
+        .route(&rooted(http::METRICS), get(probes::metrics))
         .route("/openapi.json", get(probes::description))
         .route("/docs", get(probes::page))
-        .route("/v1/collections", get(admin::collections))
-        .route("/v1/collections/{name}", get(admin::collection).delete(admin::drop_collection))
-        .route("/v1/admin/compact", post(admin::compact))
-        .route("/v1/admin/snapshot", post(admin::snapshot));
+        .route(&rooted(http::COLLECTIONS), get(admin::collections))
+        .route(
+            &rooted(http::collection(NAME)),
+            get(admin::collection).delete(admin::drop_collection),
+        )
+        .route(&rooted(http::COMPACT), post(admin::compact))
+        .route(&rooted(http::SNAPSHOT), post(admin::snapshot));
     for operation in Operation::ALL {
-        let path = format!("/v1/collections/{{name}}/{}", operation.path());
+        let path = rooted(http::operation(NAME, operation));
         let serve = move |State(shared): State<Arc<Shared>>, Path(name): Path<String>, request| {
             exchange::exchange(shared, operation, name, request)
         };

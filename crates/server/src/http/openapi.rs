@@ -3,26 +3,29 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
+use shard_protocol::Operation;
+use shard_protocol::http::{self, MEDIA_TYPE};
 
-use super::exchange::CONTENT;
-use super::operation::Operation;
 use super::tokens::Scope;
+use super::{NAME, rooted};
 
 /// The OpenAPI description.
 pub(super) fn description() -> Value {
     let mut paths = Map::new();
     for operation in Operation::ALL {
-        let path = format!("/v1/collections/{{name}}/{}", operation.path());
-        paths.insert(path, json!({ "post": message(operation) }));
+        paths.insert(
+            rooted(http::operation(NAME, operation)),
+            json!({ "post": message(operation) }),
+        );
     }
     let admin =
         |summary: &str, answer: &str| told(summary, Some(Scope::Admin), answer, "application/json");
     paths.insert(
-        "/v1/collections".into(),
+        rooted(http::COLLECTIONS),
         json!({ "get": admin("Every collection that the token is for", "Collections") }),
     );
     paths.insert(
-        "/v1/collections/{name}".into(),
+        rooted(http::collection(NAME)),
         json!({
             "parameters": [name()],
             "get": admin("What is held of a collection", "The collection"),
@@ -31,21 +34,24 @@ pub(super) fn description() -> Value {
     );
     let mut compact = admin("Rewrite what is live, so that deleted bytes are gone", "Done");
     compact["requestBody"] = body("application/json", &json!({ "type": "object" }));
-    paths.insert("/v1/admin/compact".into(), json!({ "post": compact }));
+    paths.insert(rooted(http::COMPACT), json!({ "post": compact }));
     let mut snapshot = admin("Write a consistent copy into the server's directory", "Done");
     let schema = json!({
         "type": "object",
         "required": ["name"],
-        "properties": { "name": { "type": "string", "pattern": NAME } },
+        "properties": { "name": { "type": "string", "pattern": NAME_PATTERN } },
     });
     snapshot["requestBody"] = body("application/json", &schema);
-    paths.insert("/v1/admin/snapshot".into(), json!({ "post": snapshot }));
+    paths.insert(rooted(http::SNAPSHOT), json!({ "post": snapshot }));
     let text = "text/plain";
     for (path, operation) in [
-        ("/healthz", told("Whether the process answers", None, "Alive", text)),
-        ("/readyz", told("Whether requests are welcome; 503 in a shutdown", None, "Ready", text)),
+        (http::HEALTH, told("Whether the process answers", None, "Alive", text)),
         (
-            "/metrics",
+            http::READINESS,
+            told("Whether requests are welcome; 503 in a shutdown", None, "Ready", text),
+        ),
+        (
+            http::METRICS,
             told(
                 "Figures for Prometheus; a token for all collections",
                 Some(Scope::Read),
@@ -53,10 +59,10 @@ pub(super) fn description() -> Value {
                 text,
             ),
         ),
-        ("/openapi.json", told("This description", None, "OpenAPI", "application/json")),
-        ("/docs", told("This description as a page", None, "A page", "text/html")),
+        ("openapi.json", told("This description", None, "OpenAPI", "application/json")),
+        ("docs", told("This description as a page", None, "A page", "text/html")),
     ] {
-        paths.insert(path.into(), json!({ "get": operation }));
+        paths.insert(rooted(path), json!({ "get": operation }));
     }
     json!({
         "openapi": "3.1.0",
@@ -81,14 +87,14 @@ pub(super) fn description() -> Value {
 }
 
 /// The form of a collection's name.
-const NAME: &str = "^[a-z0-9][a-z0-9._-]{0,63}$";
+const NAME_PATTERN: &str = "^[a-z0-9][a-z0-9._-]{0,63}$";
 
 fn name() -> Value {
     json!({
         "name": "name",
         "in": "path",
         "required": true,
-        "schema": { "type": "string", "pattern": NAME },
+        "schema": { "type": "string", "pattern": NAME_PATTERN },
     })
 }
 
@@ -98,14 +104,14 @@ fn body(content: &str, schema: &Value) -> Value {
 
 fn message(operation: Operation) -> Value {
     let bytes = json!({ "type": "string", "format": "binary" });
-    let content = json!({ CONTENT: { "schema": bytes } });
+    let content = json!({ MEDIA_TYPE: { "schema": bytes } });
     let kinds = |kinds: &[_]| format!("{kinds:?}").replace(['[', ']'], "").replace(", ", " or ");
     let scope = Scope::from(operation.access());
     let summary = match operation {
         Operation::Rerank => "Score candidates under encryption",
         Operation::Sessions => "Leave the keys of a session",
         Operation::Rows => "Add or replace rows of an epoch",
-        Operation::Tags => "List the content tags of an epoch, a page at a time",
+        Operation::Macs => "List the MACs of an epoch, a page at a time",
         Operation::Delete => "Remove rows",
         Operation::Activate => "Make an epoch the current one and erase the others",
         Operation::Describe => "Say what is held",
@@ -135,7 +141,7 @@ fn message(operation: Operation) -> Value {
         "description": format!("Takes {}. Scope {scope}.", kinds(operation.kinds())),
         "parameters": [name()],
         "security": [{ "token": [] }],
-        "requestBody": body(CONTENT, &bytes),
+        "requestBody": body(MEDIA_TYPE, &bytes),
         "responses": responses,
     })
 }

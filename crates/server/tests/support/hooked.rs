@@ -31,9 +31,9 @@ impl RowStore for HookedRows {
         collection: &CollectionName,
         revision: Revision,
         batch: RowBatch,
-        tags: &[RowMac],
+        macs: &[RowMac],
     ) -> Outcome<()> {
-        self.rows.upsert(collection, revision, batch, tags)
+        self.rows.upsert(collection, revision, batch, macs)
     }
 
     fn delete(
@@ -68,14 +68,14 @@ impl RowStore for HookedRows {
         self.rows.width(collection, epoch)
     }
 
-    fn tags(
+    fn macs(
         &self,
         collection: &CollectionName,
         epoch: Epoch,
         after: Option<RowHandle>,
         most: usize,
     ) -> Outcome<Vec<(RowHandle, RowMac)>> {
-        self.rows.tags(collection, epoch, after, most)
+        self.rows.macs(collection, epoch, after, most)
     }
 
     fn statistics(&self, collection: &CollectionName, epoch: Epoch) -> Outcome<EpochStatistics> {

@@ -12,14 +12,15 @@ use std::time::Duration;
 use rand::rand_core::UnwrapErr;
 use rand::rngs::SysRng;
 use reqwest::header::HeaderMap;
+use shard_protocol::http::MEDIA_TYPE;
 use shard_protocol::{
     Candidates, CellHandle, CollectionName, Epoch, Leak, Limits, PublishRows, Refusal, RefusalCode,
     RerankRequest, Revision, Row, RowBatch, RowHandle, RowMac, declassify,
 };
 use shard_rlwe::{Entropy, Layout, Parameters, RequestKey};
 use shard_server::http::{
-    CONTENT, HttpOptions, NewToken, Running, Scope, Service, StartError, Tls, TokenFile,
-    TokenLimits, Tokens, start,
+    HttpOptions, NewToken, Running, Scope, Service, StartError, Tls, TokenFile, TokenLimits,
+    Tokens, start,
 };
 use shard_server::{Maintenance, NoMaintenance, Server};
 use shard_store::{MemoryRows, RowStore};
@@ -128,7 +129,7 @@ impl Site {
     /// Sends a message to an operation of a collection.
     pub async fn send(&self, path: &str, token: &str, body: impl Into<reqwest::Body>) -> Reply {
         let url = format!("{}/v1/collections/{path}", self.url);
-        let mut request = self.client.post(url).header("content-type", CONTENT).body(body);
+        let mut request = self.client.post(url).header("content-type", MEDIA_TYPE).body(body);
         if !token.is_empty() {
             request = request.bearer_auth(token);
         }
@@ -209,7 +210,11 @@ impl Reply {
 }
 
 pub fn row(handle: u64, cell: u64, coordinates: [i32; WIDTH]) -> Row {
-    Row { handle: RowHandle(handle), cell: CellHandle(cell), coordinates: coordinates.to_vec() }
+    Row {
+        handle: RowHandle(handle),
+        cell: declassify(CellHandle(cell), Leak::CellMembership),
+        coordinates: coordinates.to_vec(),
+    }
 }
 
 pub fn batch(rows: Vec<Row>) -> RowBatch {

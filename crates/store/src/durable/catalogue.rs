@@ -1,4 +1,4 @@
-//! What the engine keeps in memory of every collection: all but rows, tags and blobs.
+//! What the engine keeps in memory of every collection: all but rows, MACs and blobs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -22,9 +22,9 @@ impl RowStore for RedbRows {
         collection: &CollectionName,
         revision: Revision,
         batch: RowBatch,
-        tags: &[RowMac],
+        macs: &[RowMac],
     ) -> Result<(), StoreError> {
-        assert_eq!(tags.len(), batch.rows().len(), "a tag for every row");
+        assert_eq!(macs.len(), batch.rows().len(), "a MAC for every row");
         let (number, width) = (batch.epoch(), batch.width());
         self.change("store rows", |draft| {
             let mut held = draft.collection(collection)?;
@@ -42,8 +42,8 @@ impl RowStore for RedbRows {
                 }
             };
             let id = held.record.id;
-            for (row, &tag) in batch.rows().iter().zip(tags) {
-                let (name, cell) = (id.named(number, row.handle), row.cell);
+            for (row, &tag) in batch.rows().iter().zip(macs) {
+                let (name, cell) = (id.named(number, row.handle), *row.cell);
                 match draft.read(Table::Names, &name, NameRecord::decode)? {
                     Some(old) => {
                         draft.stale(Stale::Row((id, number, old.cell), row.handle));
@@ -141,14 +141,14 @@ impl RowStore for RedbRows {
         Ok(self.view().catalogue.known(collection)?.current(epoch)?.width)
     }
 
-    fn tags(
+    fn macs(
         &self,
         collection: &CollectionName,
         epoch: Epoch,
         after: Option<RowHandle>,
         most: usize,
     ) -> Result<Vec<(RowHandle, RowMac)>, StoreError> {
-        self.viewing("list tags", |view| {
+        self.viewing("list MACs", |view| {
             let Ok(held) = view.catalogue.known(collection) else { return Ok(Vec::new()) };
             let id = held.record.id;
             let last = after.map(|handle| id.named(epoch, handle));

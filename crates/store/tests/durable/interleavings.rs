@@ -65,7 +65,7 @@ fn batch(epoch: u64, width: usize, rows: &[(u64, u64, i32)]) -> (RowBatch, Vec<R
         rows.iter().map(|&(handle, cell, value)| (handle, (cell, value))).collect();
     let row = |(&handle, &(cell, value)): (&u64, &(u64, i32))| Row {
         handle: RowHandle(handle),
-        cell: CellHandle(cell),
+        cell: declassify(CellHandle(cell), Leak::CellMembership),
         coordinates: vec![value; width],
     };
     let tags = rows.values().map(|(_, value)| RowMac([*value as u8; 16])).collect();
@@ -130,8 +130,8 @@ fn everything(rows: &dyn RowStore) -> String {
         for epoch in (1..4).map(Epoch) {
             text += &format!("{:?}", rows.width(&name, epoch));
             text += &format!("{:?}", rows.statistics(&name, epoch));
-            text += &format!("{:?}", rows.tags(&name, epoch, None, 5));
-            text += &format!("{:?}", rows.tags(&name, epoch, Some(RowHandle(4)), 100));
+            text += &format!("{:?}", rows.macs(&name, epoch, None, 5));
+            text += &format!("{:?}", rows.macs(&name, epoch, Some(RowHandle(4)), 100));
             for (handle, cell) in (0..12).flat_map(|h| (0..3).map(move |c| (h, c))) {
                 text += &format!("{:?}", rows.fetch(&name, epoch, &candidates(&[(handle, cell)])));
             }

@@ -23,7 +23,7 @@ impl Held {
         requests: Vec<SeenRequest>,
     ) -> Self {
         let known = batch.rows().iter().filter(|row| documents.contains_key(&row.handle));
-        let cells: HashSet<CellHandle> = known.map(|row| row.cell).collect();
+        let cells: HashSet<CellHandle> = known.map(|row| *row.cell).collect();
         let stays = |row: &Row| {
             dropped.is_empty() || (cells.contains(&row.cell) && !dropped.contains(&row.handle))
         };
@@ -58,7 +58,7 @@ mod tests {
     /// Rows 10, 11 and 12 in cell 1 and 20, 21 in cell 2; 12 and 21 are canaries.
     fn held(dropped: &[u64]) -> Held {
         let row = |handle: u64| Row {
-            cell: CellHandle(handle / 10),
+            cell: declassify(CellHandle(handle / 10), Leak::CellMembership),
             handle: RowHandle(handle),
             coordinates: vec![handle as i32],
         };

@@ -115,7 +115,7 @@ pub fn audited(arguments: &Audit) -> Result<Audited> {
 
 /// Counts rows, cells and requests before a sample is drawn.
 fn whole(batch: &RowBatch, requests: &[SeenRequest], seed: u64) -> Whole {
-    let cells = renumbered(batch.rows().iter().map(|row| row.cell));
+    let cells = renumbered(batch.rows().iter().map(|row| *row.cell));
     let mut sizes = vec![0; cells.iter().max().map_or(0, |&last| last as usize + 1)];
     cells.iter().for_each(|&cell| sizes[cell as usize] += 1);
     let active = ActiveCells::of(requests, &cells);

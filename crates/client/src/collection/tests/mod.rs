@@ -5,21 +5,18 @@ mod epoch;
 mod export;
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use shard_geometry::VectorSet;
-use shard_protocol::{CollectionName, Limits, RowHandle};
-use shard_server::Server;
-use shard_store::MemoryRows;
+use shard_protocol::RowHandle;
+use shard_server::Embedded;
 use tempfile::TempDir;
 use zeroize::Zeroizing;
 
 use super::*;
 use crate::search::{SearchOptions, Searcher};
 use crate::settings::{CellCount, Choice};
-use crate::transport::Transport;
 use crate::vault::{MIN_KEY_FILE_BYTES, VaultAccess, VaultError};
 
 const WIDTH: usize = 16;
@@ -119,22 +116,9 @@ impl World {
     }
 }
 
-struct Embedded(Server);
-
-impl Transport for Embedded {
-    fn exchange(
-        &self,
-        message: Vec<u8>,
-    ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(self.0.handle(&CollectionName::default(), &message))
-    }
-}
-
 /// A server that holds the published rows of the vault.
 fn searcher(vault: &Vault) -> Searcher<Embedded> {
-    let server = Server::new(Arc::new(MemoryRows::new()), Limits::default());
-    server.hold(&CollectionName::default(), published_rows(vault).unwrap()).unwrap();
-    Searcher::new(Embedded(server))
+    Searcher::new(Embedded::serving(published_rows(vault).unwrap()))
 }
 
 fn found(searcher: &Searcher<Embedded>, collection: &Collection, query: &[f32]) -> Vec<String> {
@@ -190,6 +174,44 @@ fn a_synchronised_vault_holds_what_was_given_and_nothing_else() {
     let done = synchronise(&mut world.vault, &documents, &|_| (), &mut world.rng).unwrap();
     assert_eq!((done.added, done.deleted), (10, 15));
     world.check();
+}
+
+#[test]
+fn every_document_is_projected_once() {
+    let projected = || crate::model::PROJECTED_ROWS.with(std::cell::Cell::take);
+    for cells in [CellCount::Cells(4), CellCount::Micro] {
+        projected();
+        let mut world = World::with(cells, 50);
+        assert_eq!(projected(), 50, "tuning, cells, rows and drift take the same coordinates");
+        let more = vectors(&mut world.rng, 7, WIDTH);
+        world.ingest(&ids(48..55), &more);
+        assert_eq!(projected(), 7);
+        rekey(&mut world.vault, &|_| (), &mut world.rng).unwrap();
+        assert_eq!(projected(), 55);
+        refit(&mut world.vault, None, &|_| (), &mut world.rng).unwrap();
+        assert_eq!(projected(), 55);
+        world.delete(&["doc-3"]).unwrap();
+        assert_eq!(projected(), 0);
+    }
+}
+
+#[test]
+fn a_document_is_the_same_row_whether_it_comes_first_or_later() {
+    for cells in [CellCount::Cells(4), CellCount::Micro] {
+        let mut world = World::with(cells, 40);
+        let before = published_rows(&world.vault).unwrap();
+        let (collection, documents) = (world.collection(), stored_vectors(&world.vault).unwrap());
+        let index = collection.index();
+        for row in [0, 17, 39] {
+            let vector = VectorSet::new(WIDTH, documents.row(row).to_vec()).unwrap();
+            world.ingest(&ids(row..row + 1), &vector);
+            let now = world.collection();
+            assert_eq!(now.index().prefix(row as u32), index.prefix(row as u32));
+            assert_eq!(now.index().cell(row as u32), index.cell(row as u32));
+        }
+        let after = published_rows(&world.vault).unwrap();
+        assert!(before.rows() == after.rows());
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use shard_client::Transport;
+use shard_client::remote::Remote;
 use shard_geometry::gaussian::Normals;
 use shard_protocol::{
     Candidates, CellHandle, CollectionState, Epoch, Leak, Limits, ListMacs, MessageKind, Refusal,
@@ -29,7 +30,7 @@ pub enum Failure {
 }
 
 /// Sends a message.
-pub fn ask(server: &dyn Transport, message: Vec<u8>) -> Result<Vec<u8>, Failure> {
+pub fn ask(server: &Remote, message: Vec<u8>) -> Result<Vec<u8>, Failure> {
     let answer = server.exchange(message).map_err(|error| Failure::Gone(error.to_string()))?;
     match message_kind(&answer) {
         Ok(MessageKind::Refusal) => Err(match Refusal::decode(&answer, &Limits::default()) {
@@ -42,38 +43,33 @@ pub fn ask(server: &dyn Transport, message: Vec<u8>) -> Result<Vec<u8>, Failure>
 }
 
 /// What it says of a collection.
-pub fn state(server: &dyn Transport) -> Result<CollectionState> {
+pub fn state(server: &Remote) -> Result<CollectionState> {
     let answer = ask(server, MessageKind::Describe.bare())?;
     Ok(CollectionState::decode(&answer, &Limits::default())?)
 }
 
-/// The tag of every row of an epoch.
-pub fn tags(server: &dyn Transport, epoch: Epoch) -> Result<BTreeMap<u64, RowMac>> {
+/// The MAC of every row of an epoch.
+pub fn macs(server: &Remote, epoch: Epoch) -> Result<BTreeMap<u64, RowMac>> {
     let mut all = BTreeMap::new();
     let mut after = None;
     loop {
         let from = after.map(|handle| declassify(handle, Leak::StoredRows));
         let list = ListMacs::new(declassify(epoch, Leak::CollectionShape), from);
         let page = RowMacs::decode(&ask(server, list.encode())?, &Limits::default())?;
-        all.extend(page.tags.iter().map(|(handle, tag)| (handle.0, *tag)));
+        all.extend(page.macs.iter().map(|(handle, mac)| (handle.0, *mac)));
         if !page.is_full() {
             return Ok(all);
         }
-        after = page.tags.last().map(|(handle, _)| *handle);
+        after = page.macs.last().map(|(handle, _)| *handle);
     }
 }
 
 /// Scores rows under encryption. Returns how many came back with another score than theirs.
-pub fn misscored(
-    server: &dyn Transport,
-    sample: &Versions,
-    epoch: Epoch,
-    width: usize,
-) -> Result<usize> {
+pub fn misscored(server: &Remote, sample: &Versions, epoch: Epoch, width: usize) -> Result<usize> {
     let mut cells: BTreeMap<CellHandle, Vec<(RowHandle, Vec<i32>)>> = BTreeMap::new();
     for (&handle, &version) in sample {
         let row = row(handle, version, epoch, width);
-        cells.entry(row.cell).or_default().push((row.handle, row.coordinates));
+        cells.entry(*row.cell).or_default().push((row.handle, row.coordinates));
     }
     let named = |cell: &Vec<(RowHandle, Vec<i32>)>| cell.iter().map(|(name, _)| *name).collect();
     let candidates = Candidates::new(

@@ -14,16 +14,20 @@ pub type Versions = BTreeMap<u64, u32>;
 pub fn row(handle: u64, version: u32, epoch: Epoch, width: usize) -> Row {
     let mut state = handle ^ u64::from(version).rotate_left(40) ^ epoch.0.rotate_left(20);
     let coordinates = (0..width).map(|_| (mix(&mut state) >> 47) as i32 - (1 << 16)).collect();
-    Row { cell: CellHandle(handle % CELLS), handle: RowHandle(handle), coordinates }
+    Row {
+        cell: declassify(CellHandle(handle % CELLS), Leak::CellMembership),
+        handle: RowHandle(handle),
+        coordinates,
+    }
 }
 
-/// The tag that goes with it.
-pub fn tag(handle: u64, version: u32, epoch: Epoch) -> RowMac {
-    let mut tag = [0; 16];
-    tag[..8].copy_from_slice(&handle.to_le_bytes());
-    tag[8..12].copy_from_slice(&version.to_le_bytes());
-    tag[12..].copy_from_slice(&(epoch.0 as u32).to_le_bytes());
-    RowMac(tag)
+/// The MAC that goes with it.
+pub fn mac(handle: u64, version: u32, epoch: Epoch) -> RowMac {
+    let mut mac = [0; 16];
+    mac[..8].copy_from_slice(&handle.to_le_bytes());
+    mac[8..12].copy_from_slice(&version.to_le_bytes());
+    mac[12..].copy_from_slice(&(epoch.0 as u32).to_le_bytes());
+    RowMac(mac)
 }
 
 /// Splitmix64.
@@ -35,16 +39,16 @@ pub fn mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A batch of rows with its tags, as they are published.
+/// A batch of rows with its MACs, as they are published.
 pub fn batch(versions: &Versions, epoch: Epoch, width: usize) -> (RowBatch, Vec<RowMac>) {
     let rows = versions.iter().map(|(&handle, &version)| row(handle, version, epoch, width));
-    let tags = versions.iter().map(|(&handle, &version)| tag(handle, version, epoch)).collect();
+    let macs = versions.iter().map(|(&handle, &version)| mac(handle, version, epoch)).collect();
     let batch = RowBatch::new(
         declassify(epoch, Leak::CollectionShape),
         declassify(width, Leak::CollectionShape),
         declassify(rows.collect(), Leak::StoredRows),
     );
-    (batch, tags)
+    (batch, macs)
 }
 
 /// A change that was sent.
@@ -70,7 +74,7 @@ impl Change {
 /// have happened when the server died.
 #[derive(Default)]
 pub struct Ledger {
-    held: Versions,
+    rows: Versions,
     doubt: Option<Change>,
 }
 
@@ -95,13 +99,13 @@ impl std::ops::AddAssign for Faults {
 
 impl Ledger {
     /// A ledger of rows that were acknowledged.
-    pub fn of(held: Versions) -> Self {
-        Self { held, doubt: None }
+    pub fn of(rows: Versions) -> Self {
+        Self { rows, doubt: None }
     }
 
     /// Rows that are acknowledged.
-    pub fn held(&self) -> &Versions {
-        &self.held
+    pub fn rows(&self) -> &Versions {
+        &self.rows
     }
 
     /// Forgets everything: its epoch is gone.
@@ -124,8 +128,8 @@ impl Ledger {
 
     fn apply(&mut self, change: &Change) {
         match change {
-            Change::Upsert(versions) => self.held.extend(versions),
-            Change::Delete(handles) => self.held.retain(|handle, _| !handles.contains(handle)),
+            Change::Upsert(versions) => self.rows.extend(versions),
+            Change::Delete(handles) => self.rows.retain(|handle, _| !handles.contains(handle)),
         }
     }
 
@@ -134,14 +138,14 @@ impl Ledger {
         let before = self.faults(observed, epoch);
         let Some(change) = self.doubt.take() else { return before };
         // The change happened, or it did not; of the two the one that explains more.
-        let acknowledged = self.held.clone();
+        let acknowledged = self.rows.clone();
         self.apply(&change);
         let after = self.faults(observed, epoch);
         let count = |faults: &Faults| faults.lost + faults.resurrected;
         let (least, happened) =
             if count(&after) <= count(&before) { (after, true) } else { (before, false) };
         if !happened {
-            self.held = acknowledged;
+            self.rows = acknowledged;
         }
         let halves = count(&least) > 0 && count(&least) < change.rows() && count(&before) > 0;
         Faults { torn: usize::from(halves), ..least }
@@ -149,11 +153,11 @@ impl Ledger {
 
     fn faults(&self, observed: &BTreeMap<u64, RowMac>, epoch: Epoch) -> Faults {
         let as_acknowledged = |(handle, version): (&u64, &u32)| {
-            observed.get(handle) == Some(&tag(*handle, *version, epoch))
+            observed.get(handle) == Some(&mac(*handle, *version, epoch))
         };
         Faults {
-            lost: self.held.iter().filter(|row| !as_acknowledged(*row)).count(),
-            resurrected: observed.keys().filter(|handle| !self.held.contains_key(handle)).count(),
+            lost: self.rows.iter().filter(|row| !as_acknowledged(*row)).count(),
+            resurrected: observed.keys().filter(|handle| !self.rows.contains_key(handle)).count(),
             torn: 0,
         }
     }
@@ -166,7 +170,7 @@ mod tests {
     const EPOCH: Epoch = Epoch(1);
 
     fn observed(rows: &[(u64, u32)]) -> BTreeMap<u64, RowMac> {
-        rows.iter().map(|&(handle, version)| (handle, tag(handle, version, EPOCH))).collect()
+        rows.iter().map(|&(handle, version)| (handle, mac(handle, version, EPOCH))).collect()
     }
 
     fn ledger(rows: &[(u64, u32)]) -> Ledger {
@@ -190,7 +194,7 @@ mod tests {
             let mut ledger = ledger(&[(1, 1), (2, 1)]);
             ledger.begin(change.clone());
             let faults = ledger.settle(&observed(seen), EPOCH);
-            (faults, ledger.held().len())
+            (faults, ledger.rows().len())
         };
         assert_eq!(settled(&[(1, 1), (2, 1)]), (Faults::default(), 2));
         assert_eq!(settled(&[(1, 1), (2, 2), (3, 1)]), (Faults::default(), 3));

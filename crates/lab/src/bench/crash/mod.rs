@@ -9,7 +9,7 @@
 //!
 //! A change that was under way when the server died may have happened or not, but not by half.
 //! Samples of rows are scored under encryption, so that it is the rows that are compared and not
-//! only their tags; snapshots that were acknowledged are verified, and in the end the directory.
+//! only their MACs; snapshots that were acknowledged are verified, and in the end the directory.
 //! A server that ends by itself, or refuses what it should do, fails the run as well.
 //!
 //! SIGKILL ends the process and not the machine: what the process had handed to the operating
@@ -192,20 +192,20 @@ impl Driver {
             |collection| Ok::<_, anyhow::Error>(Remote::connect(server.options_once(collection)?)?);
         let (for_first, for_second) = (connect(WRITTEN)?, connect(WRITTEN)?);
         let (for_third, for_fourth) = (connect(REKEYED)?, connect(WRITTEN)?);
-        let (writes, epochs, upkeep) = thread::scope(|scope| -> Result<_> {
+        let (writes, epochs, calls) = thread::scope(|scope| -> Result<_> {
             let one = scope.spawn(|| first.work(&for_first, &over));
             let two = scope.spawn(|| second.work(&for_second, &over));
             let three = scope.spawn(|| rekeyer.work(&for_third, &over));
-            let four = scope.spawn(|| work::upkeep(&for_fourth, round, &over));
+            let four = scope.spawn(|| work::operate(&for_fourth, round, &over));
             thread::sleep(life);
             // SIGKILL while all four are at it: they end by themselves when their calls fail.
             let killed = server.kill();
             over.store(true, Ordering::Relaxed);
             let writes = [one, two].map(|writer| writer.join().expect("writers do not panic"));
             let epochs = three.join().expect("rekeyers do not panic");
-            let upkeep = four.join().expect("upkeep does not panic");
+            let calls = four.join().expect("operators do not panic");
             killed?;
-            Ok((writes, epochs, upkeep))
+            Ok((writes, epochs, calls))
         })?;
         for acknowledged in writes {
             self.report.acknowledged += acknowledged?;
@@ -213,15 +213,15 @@ impl Driver {
         let epochs = epochs?;
         self.report.acknowledged += epochs.rows;
         self.report.epochs_activated += epochs.activated;
-        self.report.compactions += upkeep.compactions;
-        self.report.snapshots += upkeep.snapshots.len();
-        Ok(upkeep.snapshots)
+        self.report.compactions += calls.compactions;
+        self.report.snapshots += calls.snapshots.len();
+        Ok(calls.snapshots)
     }
 
     /// Compares what the server holds with what was acknowledged.
     fn compare(&mut self, server: &Served) -> Result<()> {
         let remote = server.connect(WRITTEN)?;
-        let all = check::tags(&remote, Epoch(1))?;
+        let all = check::macs(&remote, Epoch(1))?;
         let mut faults = Faults::default();
         for writer in &mut self.writers {
             faults += writer.settle(&all);

@@ -6,13 +6,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use shard_client::Transport;
 use shard_client::remote::Remote;
 use shard_protocol::{
     ActivateEpoch, DeleteRows, Epoch, Leak, PublishRows, Revision, RowHandle, RowMac, declassify,
 };
 
-use super::check::{Failure, ask, misscored, state, tags};
+use super::check::{Failure, ask, macs, misscored, state};
 use super::ledger::{Change, Faults, Ledger, Versions, batch, mix};
 
 /// All changes are of one revision: a server takes changes of the latest as often as it likes.
@@ -52,7 +51,7 @@ impl Writer {
     /// Inserts the first rows.
     pub fn fill(
         &mut self,
-        server: &dyn Transport,
+        server: &Remote,
         rows: usize,
         progress: &dyn Fn(usize),
     ) -> Result<usize> {
@@ -70,7 +69,7 @@ impl Writer {
 
     /// Changes rows until the server is gone; the change under way then stays in doubt. Returns
     /// how many rows' changes were acknowledged. A server that refuses is at fault.
-    pub fn work(&mut self, server: &dyn Transport, over: &AtomicBool) -> Result<usize> {
+    pub fn work(&mut self, server: &Remote, over: &AtomicBool) -> Result<usize> {
         let mut acknowledged = 0;
         while !over.load(Ordering::Relaxed) {
             let change = self.next_change();
@@ -85,7 +84,7 @@ impl Writer {
 
     fn next_change(&mut self) -> Change {
         let count = 1 + mix(&mut self.random) % CHANGE;
-        if mix(&mut self.random).is_multiple_of(3) && self.ledger.held().len() > SAMPLE {
+        if mix(&mut self.random).is_multiple_of(3) && self.ledger.rows().len() > SAMPLE {
             let gone: BTreeSet<u64> = (0..count / 2 + 1).filter_map(|_| self.known()).collect();
             return Change::Delete(gone);
         }
@@ -93,7 +92,7 @@ impl Writer {
         for _ in 0..count {
             // Half of them new, half in place of older ones.
             match (mix(&mut self.random) % 2, self.known()) {
-                (0, Some(handle)) => rows.insert(handle, self.ledger.held()[&handle] + 1),
+                (0, Some(handle)) => rows.insert(handle, self.ledger.rows()[&handle] + 1),
                 _ => {
                     self.next += 1;
                     rows.insert(self.next - 1, 0)
@@ -107,11 +106,11 @@ impl Writer {
     fn known(&mut self) -> Option<u64> {
         let start = first_handle(self.number);
         let from = start + mix(&mut self.random) % (self.next - start).max(1);
-        let held = self.ledger.held();
-        held.range(from..).next().or_else(|| held.iter().next()).map(|(handle, _)| *handle)
+        let rows = self.ledger.rows();
+        rows.range(from..).next().or_else(|| rows.iter().next()).map(|(handle, _)| *handle)
     }
 
-    fn send(&mut self, server: &dyn Transport, change: Change) -> Result<usize, Failure> {
+    fn send(&mut self, server: &Remote, change: Change) -> Result<usize, Failure> {
         let message = match &change {
             Change::Upsert(rows) => publish(rows, Epoch(1), self.width),
             Change::Delete(handles) => DeleteRows::new(
@@ -131,15 +130,15 @@ impl Writer {
         let start = first_handle(self.number);
         let own: BTreeMap<u64, RowMac> = all
             .range(start..first_handle(self.number + 1))
-            .map(|(handle, tag)| (*handle, *tag))
+            .map(|(handle, mac)| (*handle, *mac))
             .collect();
         self.ledger.settle(&own, Epoch(1))
     }
 
     /// Some of its rows.
     pub fn sample(&self, random: &mut u64) -> Versions {
-        let held: Vec<(&u64, &u32)> = self.ledger.held().iter().collect();
-        let pick = |_| held[(mix(random) % held.len() as u64) as usize];
+        let rows: Vec<(&u64, &u32)> = self.ledger.rows().iter().collect();
+        let pick = |_| rows[(mix(random) % rows.len() as u64) as usize];
         (0..SAMPLE).map(pick).map(|(handle, version)| (*handle, *version)).collect()
     }
 }
@@ -175,7 +174,7 @@ impl Rekeyer {
     }
 
     /// New epochs until the server is gone. A server that refuses is at fault.
-    pub fn work(&mut self, server: &dyn Transport, over: &AtomicBool) -> Result<Rekeyed> {
+    pub fn work(&mut self, server: &Remote, over: &AtomicBool) -> Result<Rekeyed> {
         let mut done = Rekeyed::default();
         while !over.load(Ordering::Relaxed) {
             match self.next_epoch(server, &mut done.rows) {
@@ -188,16 +187,12 @@ impl Rekeyer {
     }
 
     /// Publishes the next epoch whole, in one go with what is there of it, and activates it.
-    pub fn next_epoch(
-        &mut self,
-        server: &dyn Transport,
-        acknowledged: &mut usize,
-    ) -> Result<(), Failure> {
+    pub fn next_epoch(&mut self, server: &Remote, acknowledged: &mut usize) -> Result<(), Failure> {
         let next = self.next_number();
         let missing: Vec<(u64, u32)> = self
             .versions()
             .into_iter()
-            .filter(|(handle, _)| !self.next.held().contains_key(handle))
+            .filter(|(handle, _)| !self.next.rows().contains_key(handle))
             .collect();
         for rows in missing.chunks(EPOCH_BATCH) {
             let rows: Versions = rows.iter().copied().collect();
@@ -224,24 +219,24 @@ impl Rekeyer {
 
     /// The epoch that was activated last must be there whole, the ones before it gone, and of the
     /// next one what was acknowledged.
-    pub fn settle(&mut self, server: &dyn Transport) -> Result<Faults> {
+    pub fn settle(&mut self, server: &Remote) -> Result<Faults> {
         let state = state(server)?;
         let mut faults = Faults::default();
         if self.in_doubt && state.current == Some(self.next_number()) {
             self.begin_epoch(self.next_number());
         }
         self.in_doubt = false;
-        let older = state.epochs.iter().filter(|held| held.epoch < self.current);
-        faults.resurrected += older.map(|held| held.rows as usize).sum::<usize>();
+        let older = state.epochs.iter().filter(|stored| stored.epoch < self.current);
+        faults.resurrected += older.map(|stored| stored.rows as usize).sum::<usize>();
         if state.current != Some(self.current) {
             faults.lost += self.rows;
             return Ok(faults);
         }
         let mut current = Ledger::of(self.versions());
-        faults += current.settle(&tags(server, self.current)?, self.current);
+        faults += current.settle(&macs(server, self.current)?, self.current);
         let next = self.next_number();
-        faults += self.next.settle(&tags(server, next)?, next);
-        // The rows themselves, not only their tags.
+        faults += self.next.settle(&macs(server, next)?, next);
+        // The rows themselves, not only their MACs.
         let sample = self.versions().into_iter().take(SAMPLE).collect();
         faults.lost += misscored(server, &sample, self.current, self.width)?;
         Ok(faults)
@@ -250,14 +245,14 @@ impl Rekeyer {
 
 /// The message that publishes rows.
 pub fn publish(rows: &Versions, epoch: Epoch, width: usize) -> Vec<u8> {
-    let (batch, tags) = batch(rows, epoch, width);
-    let tags = declassify(tags, Leak::StoredRows);
-    PublishRows::new(declassify(REVISION, Leak::CollectionShape), batch, tags).encode()
+    let (batch, macs) = batch(rows, epoch, width);
+    let macs = declassify(macs, Leak::StoredRows);
+    PublishRows::new(declassify(REVISION, Leak::CollectionShape), batch, macs).encode()
 }
 
 /// Publishes rows.
 pub fn publish_rows(
-    server: &dyn Transport,
+    server: &Remote,
     rows: &Versions,
     epoch: Epoch,
     width: usize,
@@ -266,25 +261,24 @@ pub fn publish_rows(
 }
 
 /// Makes an epoch the current one.
-pub fn activate(server: &dyn Transport, epoch: Epoch) -> Result<(), Failure> {
+pub fn activate(server: &Remote, epoch: Epoch) -> Result<(), Failure> {
     let (revision, epoch) =
         (declassify(REVISION, Leak::CollectionShape), declassify(epoch, Leak::CollectionShape));
     ask(server, ActivateEpoch::new(revision, epoch).encode()).map(drop)
 }
 
-/// What the server did for its own sake.
+/// What the server acknowledged to its operator.
 #[derive(Default)]
-pub struct Upkeep {
+pub struct OperatorCalls {
     pub compactions: usize,
-    /// Names of the snapshots that were acknowledged.
+    /// Names of the snapshots.
     pub snapshots: Vec<String>,
 }
 
-/// Snapshots and compactions in turn, until a call fails; `first` is the number of the first
-/// snapshot. Calls of the operator say in words why they fail, which is not told apart here: a
-/// server that only ever fails shows in the counts.
-pub fn upkeep(server: &Remote, first: usize, over: &AtomicBool) -> Upkeep {
-    let mut done = Upkeep::default();
+/// Takes a snapshot and compacts over and over, until a call fails; `first` is the number of the
+/// snapshot. Why a call fails is not told apart: a server that always fails shows in the counts.
+pub fn operate(server: &Remote, first: usize, over: &AtomicBool) -> OperatorCalls {
+    let mut done = OperatorCalls::default();
     while !over.load(Ordering::Relaxed) {
         let name = format!("snapshot-{}", first + done.snapshots.len());
         // Which comes first alternates, so that kills fall into both.

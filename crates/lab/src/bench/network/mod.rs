@@ -27,7 +27,7 @@ use shard_cli::output::{Output, bytes, percentile, progress, table};
 /// What a client can choose, with its flags.
 const CHOICES: [(&str, &[&str]); 5] = [
     ("auto", &["--objective", "auto"]),
-    ("latency", &["--objective", "latency"]),
+    ("latency", &["--objective", "compute"]),
     ("balanced", &["--objective", "balanced"]),
     ("bytes", &["--objective", "bytes"]),
     ("slots", &["--layout", "slots"]),

@@ -12,8 +12,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Datagrams that one direction holds; what comes beyond is dropped, as by any router.
-const HELD: usize = 65_536;
+/// Datagrams that wait in one direction; more are dropped, as by any router.
+const QUEUE: usize = 65_536;
 
 /// No datagram is longer.
 const LONGEST: usize = 65_536;
@@ -44,7 +44,7 @@ impl Relay {
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
         for (from, to) in [(&first, &second), (&second, &first)] {
-            let (sender, receiver) = sync_channel(HELD);
+            let (sender, receiver) = sync_channel(QUEUE);
             let (source, stopped) = (from.socket.try_clone()?, stop.clone());
             source.set_read_timeout(Some(PATIENCE))?;
             threads.push(thread::spawn(move || receive(&source, &sender, one_way, &stopped)));
@@ -67,18 +67,18 @@ impl Drop for Relay {
 
 type Due = (Instant, Vec<u8>);
 
-fn receive(source: &UdpSocket, held: &SyncSender<Due>, one_way: Duration, stop: &AtomicBool) {
+fn receive(source: &UdpSocket, queue: &SyncSender<Due>, one_way: Duration, stop: &AtomicBool) {
     let mut buffer = vec![0; LONGEST];
     while !stop.load(Ordering::Relaxed) {
         // A refused datagram of before, or nothing for a while: neither ends a path.
         let Ok(length) = source.recv(&mut buffer) else { continue };
-        let _ = held.try_send((Instant::now() + one_way, buffer[..length].to_vec()));
+        let _ = queue.try_send((Instant::now() + one_way, buffer[..length].to_vec()));
     }
 }
 
 /// Sends each datagram when it is due, until the reader is gone.
-fn deliver(sink: &UdpSocket, peer: SocketAddr, held: &Receiver<Due>) {
-    while let Ok((due, datagram)) = held.recv() {
+fn deliver(sink: &UdpSocket, peer: SocketAddr, queue: &Receiver<Due>) {
+    while let Ok((due, datagram)) = queue.recv() {
         let wait = due.saturating_duration_since(Instant::now());
         if wait > NEGLIGIBLE {
             thread::sleep(wait);

@@ -1,6 +1,6 @@
 //! A desk for one test: a temporary directory with a key file, in which `shard` is run.
 
-#![allow(dead_code, unused_imports, reason = "every test program uses its own part of this")]
+#![allow(dead_code, unused_imports, reason = "the tests of shard-lab use only some of this")]
 
 pub mod served;
 pub mod vectors;
@@ -126,7 +126,7 @@ impl Desk {
         parsed(&self.succeeds(&command))
     }
 
-    /// Searches and returns the report, a list with one entry a query.
+    /// Searches and returns the report, a list with one entry per query.
     pub fn search(&self, arguments: &[&str]) -> Vec<Value> {
         let command = [&["search", VAULT, "--key-file", KEY], arguments, &["--json", "-"]].concat();
         match parsed(&self.succeeds(&command)) {

@@ -1,14 +1,12 @@
 //! `shard serve` and `shard token` as an operator runs them.
 
-mod support;
-
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use support::served::Served;
-use support::{Desk, parsed};
+use crate::support::served::Served;
+use crate::support::{Desk, parsed};
 
 fn client(certificate: Option<&Path>) -> reqwest::Client {
     // Another test of this program may have been first.

@@ -1,10 +1,8 @@
 //! A vault from outside: what opens it, what does not, damage, and two writers.
 
-mod support;
-
 use std::fs::{self, File};
 
-use support::{Desk, KEY, VAULT, random_rows, refusal, succeeded};
+use crate::support::{Desk, KEY, VAULT, random_rows, refusal, succeeded};
 
 const PASSPHRASE: &str = "correct horse battery staple";
 

@@ -1,24 +1,20 @@
-//! The server in this process, reached over the same bytes as one on a network.
+//! The server in the client's own process, reached over the same bytes as one on a network.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
-use shard_client::{ClientError, Transport, published_rows, vault::Vault};
-use shard_protocol::{CollectionName, Epoch, Limits, RowBatch};
-use shard_server::Server;
+use shard_protocol::{CollectionName, Epoch, Limits, RowBatch, Transport};
 use shard_store::{EpochStatistics, MemoryRows};
 
-/// A server that holds the published rows of one vault in memory.
+use crate::Server;
+
+/// A server that holds the published rows of one epoch in memory.
 pub struct Embedded {
     server: Server,
     epoch: Epoch,
 }
 
 impl Embedded {
-    /// Publishes the published rows of the vault to a fresh server.
-    pub fn open(vault: &Vault) -> Result<Self, ClientError> {
-        Ok(Self::serving(published_rows(vault)?))
-    }
-
     /// A fresh server that holds these rows.
     pub fn serving(rows: RowBatch) -> Self {
         let epoch = rows.epoch();
@@ -38,10 +34,9 @@ impl Embedded {
 }
 
 impl Transport for Embedded {
-    fn exchange(
-        &self,
-        message: Vec<u8>,
-    ) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+    type Error = Infallible;
+
+    fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, Infallible> {
         Ok(self.server.handle(&CollectionName::default(), &message))
     }
 }

@@ -1,10 +1,8 @@
 //! `shard ingest` from outside: what it refuses, without a trace, and what it takes.
 
-mod support;
+use crate::support::{Desk, KEY, VAULT, npy, number, random_rows, vectors};
 
-use support::{Desk, KEY, VAULT, npy, number, random_rows, vectors};
-
-/// Forty ids, one a line, with one line replaced.
+/// Forty ids, one per line, with one line replaced.
 fn ids_with(line: usize, replacement: &[u8]) -> Vec<u8> {
     let lines = (1..=40).map(|number| {
         if number == line { replacement.to_vec() } else { format!("id{number}").into_bytes() }

@@ -1,10 +1,8 @@
 //! `shard demo` from outside, once, with all of the shipped data.
 
-mod support;
-
 use std::fs;
 
-use support::{Desk, number, parsed};
+use crate::support::{Desk, number, parsed};
 
 #[test]
 fn demo_keeps_what_the_project_promises() {

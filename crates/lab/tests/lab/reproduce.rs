@@ -1,13 +1,11 @@
 //! `shard-lab reproduce` from outside: what it reads, what it writes, and what it refuses.
 
-#[path = "../../cli/tests/support/mod.rs"]
-mod support;
-
 use std::collections::HashSet;
 use std::fs;
 
 use serde_json::Value;
-use support::{Desk, parsed, random_rows};
+
+use crate::support::{Desk, parsed, random_rows};
 
 const DOCUMENTS: usize = 120;
 const QUERIES: usize = 12;

@@ -1,11 +1,10 @@
 //! `shard audit` from outside: what it writes, what it refuses, and its exit codes.
 
-mod support;
-
 use std::fs;
 
 use serde_json::Value;
-use support::{Desk, KEY, VAULT, parsed, random_rows};
+
+use crate::support::{Desk, KEY, VAULT, parsed, random_rows};
 
 const AUDIT: [&str; 6] = ["audit", VAULT, "--key-file", KEY, "--only", "shape"];
 

@@ -1,17 +1,16 @@
 //! The commands against a server on a socket: publish, search, backup and restore over TLS, with
 //! a token, from another process.
 
-#[path = "../../client/tests/support/mod.rs"]
-mod server;
-mod support;
-
 use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use server::{Listening, Mischief, Served};
-use support::{Desk, KEY, VAULT, hits, number, parsed, random_rows, refusal, succeeded};
+
+use crate::server::{Listening, Mischief, Served};
+use crate::support::{
+    Desk, KEY, VAULT, hits, number, parsed, program, random_rows, refusal, succeeded,
+};
 
 const TOKEN: &str = "shard_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG";
 
@@ -211,7 +210,7 @@ fn ctrl_c_prints_what_is_done_and_exits_130() {
     listening.served.will(vec![Mischief::Slow(Duration::from_millis(50)); 200]);
     let more = ["--queries", "queries.npy", "--parallel", "2", "--json", "done.json"];
     let search = [&command("search", VAULT, &flags)[..], &more].concat();
-    let child = std::process::Command::new(env!("CARGO_BIN_EXE_shard"))
+    let child = std::process::Command::new(program())
         .current_dir(desk.path(""))
         .args(&search)
         .stdout(Stdio::piped())

@@ -1,11 +1,9 @@
 //! An owner, a server and a colleague: the whole of it with the real programs, over TLS.
 
-mod support;
-
 use std::collections::HashSet;
 
-use support::served::Served;
-use support::{Desk, KEY, VAULT, hits, parsed, random_rows, refusal, succeeded};
+use crate::support::served::Served;
+use crate::support::{Desk, KEY, VAULT, hits, parsed, random_rows, refusal, succeeded};
 
 const ROWS: usize = 300;
 const WIDTH: usize = 24;

@@ -1,9 +1,8 @@
 //! Live updates from outside: delete, synchronise, refit, rekey, and what status says of them.
 
-mod support;
-
 use serde_json::Value;
-use support::{Desk, KEY, VAULT, number, parsed, random_rows};
+
+use crate::support::{Desk, KEY, VAULT, number, parsed, random_rows};
 
 /// Runs a command on the vault and returns its report.
 fn report(desk: &Desk, command: &str, arguments: &[&str]) -> Value {
@@ -93,7 +92,7 @@ fn a_rekeyed_vault_finds_the_same_under_other_names() {
         let done = report(&desk, "rekey", &[]);
         assert_eq!((number(&done, "epoch"), number(&done, "documents")), (2.0, 40.0));
         assert_eq!(desk.found(&[]), found);
-        let release = |files: &support::Snapshot| {
+        let release = |files: &crate::support::Snapshot| {
             files.iter().find(|(name, _)| name.starts_with("release-")).unwrap().1.clone()
         };
         assert!(release(&before) != release(&desk.snapshot(VAULT)));

@@ -1,9 +1,6 @@
 //! A server in a process of its own: killed, and under load.
 
-#[path = "../../cli/tests/support/mod.rs"]
-mod support;
-
-use support::{Desk, number, parsed};
+use crate::support::{Desk, number, parsed};
 
 /// Ten kills; `.ci/slow` makes two hundred with many more rows.
 #[test]

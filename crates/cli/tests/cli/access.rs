@@ -1,11 +1,9 @@
 //! Who opens a vault, from outside: passphrase changes, recovery codes, and vaults for colleagues.
 
-mod support;
-
 use std::fs;
 use std::process::Output;
 
-use support::{Desk, KEY, VAULT, number, parsed, random_rows, refusal, succeeded};
+use crate::support::{Desk, KEY, VAULT, number, parsed, random_rows, refusal, succeeded};
 
 /// Runs a command with secrets in its environment; none of them may be printed.
 fn with(desk: &Desk, secrets: &[(&str, &str)], arguments: &[&str]) -> Output {
@@ -77,7 +75,7 @@ fn a_recovery_code_opens_a_vault_whose_passphrase_is_lost() {
     succeeded(&with(&desk, &secrets, &recover));
     desk.refused(&["status", VAULT, "--key-file", KEY], &["opens with a passphrase"]);
     let search = with(&desk, &[NOW], &["search", VAULT, "--query", "query.npy", "--json", "-"]);
-    let hits = support::hits(&parsed(&succeeded(&search))[0]);
+    let hits = crate::support::hits(&parsed(&succeeded(&search))[0]);
     assert_eq!(hits.into_iter().map(|(id, _)| id).collect::<Vec<_>>(), found);
 }
 

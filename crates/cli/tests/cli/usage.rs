@@ -1,10 +1,8 @@
 //! The command line itself: help, completions, wrong usage, and readers who leave early.
 
-mod support;
-
 use std::process::{Command, Stdio};
 
-use support::{Desk, KEY, VAULT, refusal};
+use crate::support::{Desk, KEY, VAULT, program, refusal};
 
 const COMMANDS: &[&str] = &[
     "demo",
@@ -16,7 +14,6 @@ const COMMANDS: &[&str] = &[
     "search",
     "eval",
     "audit",
-    "reproduce",
     "status",
     "passphrase",
     "recovery",
@@ -30,7 +27,6 @@ const COMMANDS: &[&str] = &[
     "snapshot",
     "restore-snapshot",
     "compact",
-    "bench",
     "completions",
 ];
 
@@ -44,6 +40,10 @@ fn every_command_has_help() {
         assert!(help.contains(&format!("Usage: shard {command}")), "{help}");
     }
     assert!(desk.succeeds(&["--version"]).starts_with("shard "));
+    for gone in ["bench", "reproduce"] {
+        let unknown = desk.shard(&[gone]).output().unwrap();
+        assert_eq!(unknown.status.code(), Some(2), "{gone} is a command of shard-lab");
+    }
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn an_unknown_transform_is_refused_with_the_known_ones_and_a_known_one_runs() {
 fn unread(desk: &Desk, arguments: &[&str]) -> Command {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_shard"));
+    let mut command = Command::new(program());
     command.current_dir(desk.path("")).args(arguments).stdin(Stdio::null()).stdout(writer);
     command
 }
@@ -126,7 +126,7 @@ fn a_closed_standard_error_does_not_change_the_exit_code() {
     let desk = Desk::new();
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_shard"));
+    let mut command = Command::new(program());
     command.current_dir(desk.path("")).args(["status", "none", "--key-file", KEY]);
     assert_eq!(command.stderr(writer).status().unwrap().code(), Some(1));
 }

@@ -1,12 +1,11 @@
 //! `shard eval` from outside: the report's fields, figures that are known, and what it refuses.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
-use support::{Desk, KEY, VAULT, number, parsed, random_rows, vectors};
+
+use crate::support::{Desk, KEY, VAULT, number, parsed, random_rows, vectors};
 
 const SYSTEMS: [&str; 5] =
     ["raw", "centred_full", "corrected_half", "shard_plain", "shard_encrypted"];

@@ -1,6 +1,6 @@
 //! Small synthetic vectors and a writer of `.npy` files.
 
-/// Documents or queries, one a row.
+/// Documents or queries, one per row.
 pub type Rows = [Vec<f32>];
 
 /// A version 1 array file with these header fields.

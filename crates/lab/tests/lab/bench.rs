@@ -1,10 +1,8 @@
 //! `shard-lab bench` from outside: what the reports hold, never how long anything took.
 
-#[path = "../../cli/tests/support/mod.rs"]
-mod support;
-
 use serde_json::Value;
-use support::{Desk, number, parsed, random_rows};
+
+use crate::support::{Desk, number, parsed, random_rows};
 
 /// A desk with 60 documents of width 16 and five queries.
 fn desk() -> Desk {

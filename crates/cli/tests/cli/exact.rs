@@ -1,10 +1,9 @@
 //! Encrypted search against inner products computed here: every score, in every configuration.
 
-mod support;
-
 use half::f16;
 use serde_json::Value;
-use support::{Desk, KEY, VAULT, hits, npy, number, random_rows, vectors};
+
+use crate::support::{Desk, KEY, VAULT, hits, npy, number, random_rows, vectors};
 use vectors::{Rows, dot, norm, with_norms};
 
 /// Largest error of a score as a part of `|q| max|x|`.

@@ -1,0 +1,62 @@
+//! What a user of the command can do about an error of the libraries, in the command's own words.
+
+use shard_client::ClientError;
+use shard_client::remote::{BackupError, RemoteError};
+
+/// A hint to put behind the message of an error, if there is one to give.
+pub fn hint(error: &anyhow::Error) -> Option<&'static str> {
+    error.chain().find_map(|cause| {
+        cause
+            .downcast_ref()
+            .and_then(of_client)
+            .or_else(|| cause.downcast_ref().and_then(of_remote))
+    })
+}
+
+fn of_client(error: &ClientError) -> Option<&'static str> {
+    Some(match error {
+        ClientError::Overflow(_) => "`shard refit` fits a new model",
+        ClientError::Outdated { .. } => "`shard restore` fetches the copy kept on the server",
+        ClientError::Unpublished { .. } => "run `shard publish`",
+        ClientError::Revoked { .. } => "owners make them with `shard export`",
+        ClientError::AnotherVault => "--replace puts this vault in its place",
+        ClientError::RowsOnServer => "name the server with --server",
+        ClientError::Backup(BackupError::Later { .. }) => "--replace loses what is kept there",
+        ClientError::Remote(error) => return of_remote(error),
+        _ => return None,
+    })
+}
+
+fn of_remote(error: &RemoteError) -> Option<&'static str> {
+    Some(match error {
+        RemoteError::CertificateWithoutTls => "leave out --pin (SHARD_PIN) and --ca",
+        RemoteError::ProxyWithoutTls => "leave out --proxy",
+        RemoteError::Untrusted { .. } => {
+            "give its fingerprint with --pin or its authority with --ca"
+        }
+        RemoteError::Unauthorised { given: false, .. } => {
+            "put one into a file and give --token-file, or set SHARD_TOKEN"
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn hints_are_found_under_context() {
+        let server = || "https://a.example/x".to_owned();
+        let asks = || RemoteError::Unauthorised { server: server(), given: false };
+        let refused = RemoteError::Unauthorised { server: server(), given: true };
+        let bare = Err::<(), _>(asks()).context("connecting").unwrap_err();
+        let wrapped = anyhow::Error::new(ClientError::from(asks()));
+        assert_eq!(hint(&bare), hint(&wrapped));
+        assert!(hint(&bare).is_some_and(|hint| hint.contains("SHARD_TOKEN")));
+        assert_eq!(hint(&refused.into()), None);
+        assert!(hint(&ClientError::AnotherVault.into()).is_some_and(|h| h.contains("--replace")));
+    }
+}

@@ -1,0 +1,20 @@
+//! The command from outside. One program for all tests of it, which links once.
+
+mod access;
+mod audit;
+mod demo;
+mod eval;
+mod exact;
+mod ingest;
+mod journey;
+mod page;
+mod remote;
+mod rows;
+mod search;
+mod serve;
+#[path = "../../../client/tests/support/mod.rs"]
+mod server;
+mod support;
+mod updates;
+mod usage;
+mod vault;

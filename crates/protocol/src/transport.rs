@@ -1,0 +1,31 @@
+//! How messages reach a server.
+
+use shard_rlwe::Objective;
+
+/// Carries one message to a server and brings its answer back. The embedded server and a
+/// network connection look the same from here. Many threads may exchange messages at once.
+pub trait Transport: Send + Sync {
+    /// Why there was no answer.
+    type Error;
+
+    /// One exchange. A refusal of the request is an answer; an error means that there is none.
+    fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, Self::Error>;
+
+    /// What plans are to be good at on the way to this server, unless the caller chooses: the
+    /// least computing where messages do not travel.
+    fn objective(&self) -> Objective {
+        Objective::Compute
+    }
+}
+
+impl<T: Transport + ?Sized> Transport for &T {
+    type Error = T::Error;
+
+    fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, Self::Error> {
+        (**self).exchange(message)
+    }
+
+    fn objective(&self) -> Objective {
+        (**self).objective()
+    }
+}
