@@ -107,6 +107,7 @@ impl Backend {
     }
 
     /// The transform of one degree over another prime below `2^62` that is 1 modulo `2N`.
+    #[cfg(feature = "slots")]
     pub(crate) fn build_over(self, degree: RingDegree, prime: u64) -> Box<dyn Ntt> {
         match self {
             #[cfg(feature = "tfhe")]
