@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use shard_client::Progress;
 
 /// Where results go: text to standard output unless JSON takes its place.
 pub struct Output<'a> {
@@ -83,6 +85,20 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
 /// Prints a line on standard error. That nobody can read it is no reason to fail.
 pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Moves a bar along, until Ctrl-C.
+pub fn follow(bar: &ProgressBar) -> impl Fn(Progress) -> ControlFlow<()> + Sync {
+    let bar = bar.clone();
+    move |progress| {
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+        if crate::interrupt::is_stopped() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
 }
 
 /// An error and its causes on one line, outermost first. Some errors name their cause in their own

@@ -1,22 +1,19 @@
 //! The server on the network, as the command line names it.
 
 use std::cmp::Ordering;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use indicatif::ProgressBar;
 use serde::Serialize;
 use shard_client::remote::{
-    Fingerprint, Progress, ProxyAddress, Remote, RemoteError, RemoteOptions, SecretToken,
-    ServerAddress, backup_head, describe, vault_revision,
+    Fingerprint, ProxyAddress, Remote, RemoteError, RemoteOptions, SecretToken, ServerAddress,
+    backup_head, describe, vault_revision,
 };
 use shard_client::vault::VaultAccess;
 use shard_client::{ClientError, Collection};
 use zeroize::Zeroizing;
 
-use crate::interrupt;
 use crate::output::{bytes, grouped, note};
 
 const TOKEN_VARIABLE: &str = "SHARD_TOKEN";
@@ -101,16 +98,6 @@ pub fn warn_if_apart(remote: &Remote, collection: &Collection) {
             "warning: this vault has changes that its owner has not published at {server} yet \
              (revision {ours}, and {seen} was published)"
         )),
-    }
-}
-
-/// Moves a bar along, until Ctrl-C.
-pub fn follow(bar: &ProgressBar) -> impl Fn(Progress) -> ControlFlow<()> + Sync {
-    let bar = bar.clone();
-    move |progress| {
-        bar.set_length(progress.total);
-        bar.set_position(progress.done);
-        if interrupt::is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

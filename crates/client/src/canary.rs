@@ -2,7 +2,7 @@
 //!
 //! A server that answers falsely and watches what the client does next learns about the key of
 //! the request. So every request also names a few canaries: rows whose scores the client can
-//! compute itself. They are drawn from the epoch's secret, one or more a cell, as a residual
+//! compute itself. They are drawn from the epoch's secret, one or more per cell, as a residual
 //! with the variances of the documents' and the norm of one of them,
 //!
 //! ```text
@@ -24,7 +24,7 @@ use crate::index::Canary;
 use crate::keys::{KeyOwner, KeySchedule};
 use crate::model::Model;
 
-/// Canaries of a collection: at least this many in all, and at least one a cell.
+/// Canaries of a collection: at least this many in all, and at least one per cell.
 const FEWEST: usize = 32;
 
 /// Draws the canaries of a new collection beside its rows.

@@ -9,6 +9,7 @@ use shard_rlwe::slots::SlotsError;
 use shard_rlwe::{EntropyError, OperandOverflow, SessionSpent};
 
 use crate::payload::PayloadError;
+#[cfg(feature = "remote")]
 use crate::remote::{BackupError, RemoteError};
 use crate::vault::VaultError;
 
@@ -103,7 +104,14 @@ pub enum ClientError {
     /// The shortlist is not one.
     #[error(transparent)]
     Candidates(#[from] CandidateError),
+    /// A transport of the caller's own got no answer.
+    #[error("cannot reach the server: {reason}")]
+    NoAnswer {
+        /// What went wrong.
+        reason: String,
+    },
     /// The server could not be talked to.
+    #[cfg(feature = "remote")]
     #[error(transparent)]
     Remote(#[from] RemoteError),
     /// The server has seen a later state of the vault than this copy.
@@ -142,6 +150,7 @@ pub enum ClientError {
     #[error("a query vault can be searched and cannot be published; ask its owner")]
     SearchOnly,
     /// The backup of a vault.
+    #[cfg(feature = "remote")]
     #[error(transparent)]
     Backup(#[from] BackupError),
     /// Ended by whoever began it.

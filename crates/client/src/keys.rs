@@ -19,13 +19,14 @@
 //! fixed order and no platform library. Nothing here feeds encryption, whose randomness comes
 //! fresh from the operating system for every request.
 
-mod cache;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
 use hkdf::{Hkdf, HkdfExtract};
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_core::CryptoRng;
@@ -36,12 +37,14 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::settings::TransformKind;
 use crate::vault::{EpochSecret, MasterSecret};
-use cache::KeyCache;
 
 /// Memory for derived keys: 256 keys of width 288 take 49 MB, of width 576 182 MB.
-const CACHE_BYTES: usize = 512 << 20;
+const CACHE_BYTES: u64 = 512 << 20;
 
-/// Bytes of a content tag.
+/// Keys that the cache is first laid out for: the default number of cells.
+const EXPECTED_KEYS: usize = 256;
+
+/// Bytes of a row's MAC.
 pub const ROW_MAC_BYTES: usize = 16;
 
 /// Bytes of an epoch's salt.
@@ -66,9 +69,41 @@ pub enum KeyOwner {
 /// Derives the keys and names of one epoch, and keeps recently used keys.
 pub struct KeySchedule {
     secret: EpochSecret,
-    /// Keys the tags of contents.
-    tag_key: Zeroizing<[u8; 32]>,
+    /// Keys the MACs of rows.
+    mac_key: Zeroizing<[u8; 32]>,
+    /// Recently used keys of cells.
     cache: KeyCache,
+}
+
+/// Cell, family and width. A cache belongs to one epoch.
+type KeyLabel = (u32, TransformKind, usize);
+
+type KeyCache = Cache<KeyLabel, Arc<Transform>, KeyBytes>;
+
+/// Keys weigh what memory they take.
+#[derive(Clone)]
+struct KeyBytes;
+
+impl Weighter<KeyLabel, Arc<Transform>> for KeyBytes {
+    fn weight(&self, _: &KeyLabel, key: &Arc<Transform>) -> u64 {
+        key.bytes() as u64
+    }
+}
+
+/// One shard: the whole budget is there for each key, however wide.
+fn key_cache(budget: u64) -> KeyCache {
+    let options = OptionsBuilder::new()
+        .shards(1)
+        .estimated_items_capacity(EXPECTED_KEYS)
+        .weight_capacity(budget)
+        .build()
+        .expect("capacities are given");
+    Cache::with_options(
+        options,
+        KeyBytes,
+        DefaultHashBuilder::default(),
+        DefaultLifecycle::default(),
+    )
 }
 
 /// An epoch by its number, which everybody may know, and its salt, which makes it unlike any other
@@ -126,8 +161,8 @@ impl KeySchedule {
 
     /// The schedule of the epoch this secret belongs to.
     pub fn of_epoch(secret: EpochSecret) -> Self {
-        let tag_key = expand(secret.expose(), "content tag", &[]);
-        Self { secret, tag_key, cache: KeyCache::new(CACHE_BYTES) }
+        let mac_key = expand(secret.expose(), "content tag", &[]);
+        Self { secret, mac_key, cache: key_cache(CACHE_BYTES) }
     }
 
     fn expand<const L: usize>(&self, purpose: &str, subject: &[u8]) -> Zeroizing<[u8; L]> {
@@ -167,14 +202,14 @@ impl KeySchedule {
     /// What a row is recognised by when it is published again:
     ///
     /// ```text
-    /// tag = HMAC-SHA-256(tag key, cell || handle || coordinates), cut to 16 bytes
+    /// mac = HMAC-SHA-256(mac key, cell || handle || coordinates), cut to 16 bytes
     /// ```
     ///
-    /// Its key is the epoch's own, so equal rows of two epochs have tags that say nothing of each
-    /// other, and nobody else can compute the tag of a row they guess.
+    /// Its key is the epoch's own, so equal rows of two epochs have MACs that say nothing of each
+    /// other, and nobody else can compute the MAC of a row they guess.
     pub fn row_mac(&self, row: &Row) -> [u8; ROW_MAC_BYTES] {
         // HKDF-Extract is HMAC with the salt as its key, and takes its message in pieces.
-        let mut hmac = HkdfExtract::<Sha256>::new(Some(&self.tag_key[..]));
+        let mut hmac = HkdfExtract::<Sha256>::new(Some(&self.mac_key[..]));
         hmac.input_ikm(&row.cell.0.to_le_bytes());
         hmac.input_ikm(&row.handle.0.to_le_bytes());
         row.coordinates.iter().for_each(|z| hmac.input_ikm(&z.to_le_bytes()));
@@ -205,7 +240,7 @@ impl KeySchedule {
             return Arc::new(self.derive(kind, width, owner));
         };
         let label = (cell, kind, width);
-        if let Some(key) = self.cache.find(&label) {
+        if let Some(key) = self.cache.get(&label) {
             return key;
         }
         // Derived outside the lock, so that the keys of one query are derived side by side.

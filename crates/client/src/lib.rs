@@ -3,14 +3,35 @@
 //! # Concepts
 //!
 //! * [`vault`]: the owner's directory, sealed and atomic.
-//! * [`Model`]: what is fitted to the documents: basis, split, cells. A secret.
-//! * [`KeySchedule`]: every key and every name the server knows, from one master secret.
+//! * [`Collection`]: a vault opened for use: [`Model`], [`Index`] and [`KeySchedule`] together. It
+//!   borrows nothing, so it can be shared between threads and searchers.
 //! * [`ingest`], [`delete_documents`], [`refit`], [`rekey`]: what changes a collection, each all or
 //!   nothing. [`ModelDrift`] says when a refit is due. [`export_query_vault`]: a vault that can only
 //!   search.
-//! * `protect`: a document's journey. [`Searcher::search`]: a query's journey. Each reads top
-//!   to bottom in one file, `protect` and `search`.
+//! * [`Searcher`]: searches through a server, and holds what outlives one search.
 //! * [`Transport`]: how a request reaches a server; the embedded one and a network look alike.
+//!
+//! # Modules
+//!
+//! | module | content |
+//! |---|---|
+//! | [`vault`] | sealed files, transactions, passphrases |
+//! | `settings`, `model` | what the owner asks for; what is fitted to the documents: basis, split, cells |
+//! | `keys` | every key and every name that the server knows, from one master secret |
+//! | `index` | what the client keeps of every row |
+//! | `collection` | what changes a collection, and the way into it |
+//! | `protect`, `canary` | a document's journey to a stored row; rows that are no documents |
+//! | `drift` | whether the model still fits |
+//! | `search` | a query's journey |
+//! | `session` | secrets that serve more than one request |
+//! | `transport` | one message and its answer |
+//! | `remote` | a server over the network, publishing, backups (feature `remote`) |
+//! | `payload`, `progress`, `error` | encoding of vault files; how far work has come; [`ClientError`] |
+//!
+//! # Features
+//!
+//! `remote`: the module of that name, with its HTTP and TLS. `slots`: searches in the paper's slot
+//! layout, which production servers do not know. Both are off by default.
 //!
 //! # Non-goals
 //!
@@ -24,14 +45,13 @@ mod index;
 mod keys;
 mod model;
 mod payload;
-mod pool;
+mod progress;
 mod protect;
+#[cfg(feature = "remote")]
 pub mod remote;
 mod search;
 mod session;
 mod settings;
-#[cfg(feature = "slots")]
-mod slots;
 mod transport;
 pub mod vault;
 
@@ -46,6 +66,7 @@ pub use index::Index;
 pub use keys::{KeyOwner, KeySchedule, ROW_MAC_BYTES, SaltedEpoch};
 pub use model::{Model, TuningRecord, WidthTried};
 pub use payload::PayloadError;
-pub use search::{Answer, Cost, LayoutChoice, SearchOptions, Searcher, Timings};
+pub use progress::{Progress, UNWATCHED, Watch};
+pub use search::{Answer, Cost, Hit, LayoutChoice, SearchOptions, Searcher, Timings};
 pub use settings::{CellCount, Choice, Settings, TransformKind};
 pub use shard_protocol::Transport;

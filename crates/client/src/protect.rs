@@ -5,30 +5,37 @@
 use rayon::prelude::*;
 use shard_protocol::{Leak, Row, RowHandle, declassify};
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::ClientError;
 use crate::keys::{KeyOwner, KeySchedule};
 use crate::model::{Model, Placed};
+use crate::progress::{Progress, Watch};
 
 /// Rows rotated at a time: large enough for a fast matrix product, small enough that the
 /// double-precision copy of a batch stays in cache.
 const BATCH: usize = 512;
 
 /// The rows of placed documents under their handles, for the server, in the order of the documents.
-/// `progress` hears how many more are done.
+/// `watch` may end it between two batches.
 pub(crate) fn protect(
     model: &Model,
     keys: &KeySchedule,
     placed: &Placed,
     handles: &[RowHandle],
-    progress: &(dyn Fn(usize) + Sync),
+    watch: &Watch<'_>,
 ) -> Result<Vec<Row>, ClientError> {
+    let done = AtomicU64::new(0);
     let batches = batches(handles.len(), placed.cells.as_deref());
     let rotated: Vec<Vec<(u32, Row)>> = batches
         .into_par_iter()
         .map(|batch| {
             let rows = rotate(model, keys, placed, handles, &batch)?;
-            progress(rows.len());
+            let count = rows.len() as u64;
+            let done = done.fetch_add(count, Ordering::Relaxed) + count;
+            if watch(Progress { done, total: handles.len() as u64 }).is_break() {
+                return Err(ClientError::Cancelled);
+            }
             Ok(rows)
         })
         .collect::<Result<_, ClientError>>()?;

@@ -1,221 +1,173 @@
-//! Exchanging one request, under a key of its own or under a session's.
+//! Sessions with one server, each used by one request at a time.
+//!
+//! A request takes a session for itself until its answer has been checked. So nobody spends the
+//! last request of a secret twice, and nobody goes on using a secret under which an answer turned
+//! out false: it is dropped before the next one could take it, and with it every other session of
+//! the pool, those in use once they come back. Requests at the same time take
+//! different sessions, up to [`MOST_SESSIONS`]; beyond that they wait.
 
-use std::time::{Duration, Instant};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use rayon::prelude::*;
-use shard_protocol::{
-    Candidates, DecodeError, Epoch, Leak, Limits, MessageKind, OpenSession, Refusal, RefusalCode,
-    RerankRequest, RerankResponse, SessionId, declassify, message_kind,
-};
-use shard_rlwe::{Entropy, MergeSpan, Plan, Query, RequestKey, Response, RingDegree, SessionKey};
+use shard_protocol::{Refusal, RefusalCode};
 
 use crate::error::ClientError;
-use crate::pool::{Pool, Session};
-use crate::transport::Channel;
 
-/// What came back of a request.
-pub(crate) struct Exchanged<V> {
-    /// What was read of all candidates, in order.
-    pub(crate) opened: Vec<V>,
-    pub(crate) bytes_up: usize,
-    pub(crate) bytes_down: usize,
-    /// Bytes of keys that had to be sent first.
-    pub(crate) bytes_once: usize,
-    pub(crate) responses: usize,
-    pub(crate) encrypt: Duration,
-    pub(crate) server: Duration,
-    pub(crate) open: Duration,
+/// Sessions open at once: their keys are megabytes on the server, which has many clients.
+const MOST_SESSIONS: usize = 4;
+
+/// A secret whose keys a server holds.
+pub(crate) trait Session {
+    /// What requests need of a session.
+    type Shape: Clone + PartialEq;
+
+    /// What the session was opened for.
+    fn shape(&self) -> Self::Shape;
+
+    /// Whether it has what a request needs.
+    fn serves(&self, needed: &Self::Shape) -> bool;
+
+    /// Requests left.
+    fn remaining(&self) -> u32;
 }
 
-/// The secret of a session and what its keys at the server can do.
-struct MergeSession {
-    id: SessionId,
-    span: MergeSpan,
-    degree: RingDegree,
-    key: SessionKey,
+/// The open sessions of one client with one server.
+pub(crate) struct Pool<S: Session> {
+    state: Mutex<State<S>>,
+    freed: Condvar,
 }
 
-impl Session for MergeSession {
-    type Shape = (RingDegree, MergeSpan);
+struct State<S: Session> {
+    /// Free ones, the latest used last.
+    idle: Vec<S>,
+    /// Shapes of those in use.
+    taken: Vec<S::Shape>,
+    /// False answers so far. A session taken before the last of them does not come back.
+    generation: u64,
+}
 
-    fn shape(&self) -> Self::Shape {
-        (self.degree, self.span)
+impl<S: Session> Default for Pool<S> {
+    fn default() -> Self {
+        let state = State { idle: Vec::new(), taken: Vec::new(), generation: 0 };
+        Self { state: Mutex::new(state), freed: Condvar::new() }
+    }
+}
+
+/// A place in the pool, with the session in it if there is one. Dropped, it frees the place.
+struct Lease<'a, S: Session> {
+    pool: &'a Pool<S>,
+    shape: S::Shape,
+    session: Option<S>,
+    /// The pool's when the place was taken.
+    generation: u64,
+}
+
+impl<S: Session> Pool<S> {
+    fn lock(&self) -> MutexGuard<'_, State<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serves(&self, &(degree, span): &Self::Shape) -> bool {
-        self.degree == degree && self.span.covers(span)
+    /// The shape of keys that the server holds already, of the session used last.
+    pub(crate) fn held(&self) -> Option<S::Shape> {
+        let state = self.lock();
+        state.idle.last().map(S::shape).or_else(|| state.taken.last().cloned())
     }
 
-    fn remaining(&self) -> u32 {
-        self.key.remaining()
-    }
-}
-
-/// The open sessions, if any, of one client with one server.
-#[derive(Default)]
-pub(crate) struct Sessions {
-    pool: Pool<MergeSession>,
-}
-
-/// The parts of a request that are the same whoever's key encrypts it.
-pub(crate) struct Outgoing<'a> {
-    pub(crate) epoch: Epoch,
-    pub(crate) plan: &'a Plan,
-    pub(crate) query: &'a Query,
-    pub(crate) candidates: &'a Candidates,
-    pub(crate) limits: &'a Limits,
-    /// Requests that a session opened for this one may serve.
-    pub(crate) session_requests: u32,
-    /// Holds what was opened against what is known of it.
-    pub(crate) verify: &'a Verify<'a, i64>,
-}
-
-/// A check of what was opened.
-pub(crate) type Verify<'a, V> = dyn Fn(&[V]) -> Result<(), ClientError> + Sync + 'a;
-
-impl Sessions {
-    /// Merge keys that the server already holds.
-    pub(crate) fn held(&self) -> Option<(RingDegree, MergeSpan)> {
-        self.pool.held()
-    }
-
-    /// Encrypts, sends, receives, opens and checks.
-    pub(crate) fn exchange(
+    /// Makes one request under a session that has what it needs. A session that the server does
+    /// not know, or no longer, is replaced once.
+    ///
+    /// `ask` opens a session where it is given none, makes the request and checks the answer.
+    pub(crate) fn request<V>(
         &self,
-        transport: &dyn Channel,
-        request: &Outgoing<'_>,
-    ) -> Result<Exchanged<i64>, ClientError> {
-        let Some(span) = request.plan.span else {
-            return exchange_alone(transport, request);
-        };
-        let (degree, parameters) = (request.plan.layout.degree(), &request.plan.parameters);
-        self.pool.request(
-            &(degree, span),
-            || open_session(transport, degree, span, request),
-            |session| {
-                let start = Instant::now();
-                let (seed, ciphertexts) =
-                    session.key.encrypt(parameters, request.query, Entropy::from_os()?)?;
-                let message = request.message(Some(session.id), seed, ciphertexts);
-                let open = |response: &Response| session.key.open(parameters, response);
-                request.finish(transport, message, start.elapsed(), open)
-            },
-        )
-    }
-}
-
-impl Outgoing<'_> {
-    fn message(
-        &self,
-        session: Option<SessionId>,
-        seed: shard_rlwe::Seed,
-        ciphertexts: Vec<shard_rlwe::Ciphertext>,
-    ) -> Vec<u8> {
-        let shape = (self.plan.parameters.clone(), self.plan.layout.clone());
-        RerankRequest::new(
-            declassify(self.epoch, Leak::CollectionShape),
-            declassify(shape, Leak::RequestShape),
-            session.map(|id| declassify(id, Leak::SessionLinkage)),
-            self.candidates.clone(),
-            seed,
-            ciphertexts,
-        )
-        .encode()
-    }
-
-    /// Sends the message, opens the answer and checks it.
-    fn finish(
-        &self,
-        transport: &dyn Channel,
-        message: Vec<u8>,
-        encrypt: Duration,
-        open: impl Fn(&Response) -> Vec<i64> + Sync + Send,
-    ) -> Result<Exchanged<i64>, ClientError> {
-        let bytes_up = message.len();
-        let start = Instant::now();
-        let bytes = exchange(transport, message, self.limits)?;
-        let server = start.elapsed();
-        let start = Instant::now();
-        let (parameters, layout) = (&self.plan.parameters, &self.plan.layout);
-        let rows = self.candidates.rows();
-        let answer = RerankResponse::decode(&bytes, parameters, layout, rows, self.limits)?;
-        let opened: Vec<i64> = answer.responses().par_iter().flat_map_iter(open).collect();
-        (self.verify)(&opened)?;
-        Ok(Exchanged {
-            opened,
-            bytes_up,
-            bytes_down: bytes.len(),
-            bytes_once: 0,
-            responses: answer.responses().len(),
-            encrypt,
-            server,
-            open: start.elapsed(),
-        })
-    }
-}
-
-/// A request under a secret of its own.
-fn exchange_alone(
-    transport: &dyn Channel,
-    request: &Outgoing<'_>,
-) -> Result<Exchanged<i64>, ClientError> {
-    let start = Instant::now();
-    let key = RequestKey::fresh(&request.plan.parameters, Entropy::from_os()?);
-    let (key, seed, ciphertexts) = key.encrypt(request.query);
-    let message = request.message(None, seed, ciphertexts);
-    let open = |response: &Response| key.open(response);
-    request.finish(transport, message, start.elapsed(), open)
-}
-
-fn open_session(
-    transport: &dyn Channel,
-    degree: RingDegree,
-    span: MergeSpan,
-    request: &Outgoing<'_>,
-) -> Result<(MergeSession, usize), ClientError> {
-    let requests = request.session_requests.max(1);
-    let (key, keys) = SessionKey::fresh(degree, span, requests, Entropy::from_os()?);
-    let mut id = SessionId([0; 16]);
-    shard_rlwe::fill_from_os(&mut id.0)?;
-    let message = OpenSession::new(declassify(id, Leak::SessionLinkage), keys).encode();
-    let bytes = message.len();
-    accepted(transport, message, request.limits)?;
-    Ok((MergeSession { id, span, degree, key }, bytes))
-}
-
-/// Sends a message; a refusal comes back as an error.
-pub(crate) fn exchange(
-    transport: &dyn Channel,
-    message: Vec<u8>,
-    limits: &Limits,
-) -> Result<Vec<u8>, ClientError> {
-    let answer = transport.send(message)?;
-    match message_kind(&answer)? {
-        MessageKind::Refusal => Err(refused(Refusal::decode(&answer, limits)?)),
-        _ => Ok(answer),
-    }
-}
-
-/// Sends a message that is answered by an acknowledgement.
-pub(crate) fn accepted(
-    transport: &dyn Channel,
-    message: Vec<u8>,
-    limits: &Limits,
-) -> Result<(), ClientError> {
-    if exchange(transport, message, limits)? == MessageKind::Accepted.bare() {
-        Ok(())
-    } else {
-        Err(DecodeError::Invalid("another answer than an acknowledgement").into())
-    }
-}
-
-/// Refusals that the owner can do something about say what.
-fn refused(refusal: Refusal) -> ClientError {
-    match refusal.code {
-        RefusalCode::Stale => ClientError::Outdated { reason: refusal.text },
-        RefusalCode::UnknownCollection | RefusalCode::UnknownEpoch => {
-            ClientError::Unpublished { reason: refusal.text }
+        needed: &S::Shape,
+        mut ask: impl FnMut(&mut Option<S>) -> Result<V, ClientError>,
+    ) -> Result<V, ClientError> {
+        match self.take(needed, Wanted::Any).request(&mut ask) {
+            Err(error) if is_unknown_session(&error) => {
+                self.take(needed, Wanted::Fresh).request(&mut ask)
+            }
+            outcome => outcome,
         }
-        _ => ClientError::Refused(refusal),
+    }
+
+    /// A session that serves, or a place to open one in.
+    fn take(&self, needed: &S::Shape, wanted: Wanted) -> Lease<'_, S> {
+        let mut state = self.lock();
+        let session = loop {
+            let serving = match wanted {
+                Wanted::Any => state.idle.iter().rposition(|session| session.serves(needed)),
+                Wanted::Fresh => None,
+            };
+            if let Some(at) = serving {
+                break Some(state.idle.remove(at));
+            }
+            if state.idle.len() + state.taken.len() < MOST_SESSIONS {
+                break None;
+            }
+            if !state.idle.is_empty() {
+                state.idle.remove(0); // the one unused for longest gives way
+                break None;
+            }
+            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        };
+        let shape = session.as_ref().map_or_else(|| needed.clone(), S::shape);
+        state.taken.push(shape.clone());
+        Lease { pool: self, shape, session, generation: state.generation }
     }
 }
+
+/// Which session will do.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Any,
+    Fresh,
+}
+
+impl<S: Session> Lease<'_, S> {
+    /// Asks under the session, which goes back to the pool unless it is spent or must not be used
+    /// again.
+    fn request<V>(
+        mut self,
+        ask: &mut impl FnMut(&mut Option<S>) -> Result<V, ClientError>,
+    ) -> Result<V, ClientError> {
+        let mut session = self.session.take();
+        let outcome = ask(&mut session);
+        let sound = match &outcome {
+            Ok(_) => true,
+            // A request that was not answered says nothing about the secret.
+            Err(ClientError::NoAnswer { .. }) => true,
+            #[cfg(feature = "remote")]
+            Err(ClientError::Remote(_)) => true,
+            Err(ClientError::Outdated { .. } | ClientError::Unpublished { .. }) => true,
+            Err(error @ ClientError::Refused(_)) => !is_unknown_session(error),
+            Err(_) => false,
+        };
+        let mut state = self.pool.lock();
+        if matches!(outcome, Err(ClientError::FalseAnswer { .. })) {
+            state.generation += 1;
+            state.idle.clear();
+        } else if sound && self.generation == state.generation {
+            state.idle.extend(session.filter(|session| session.remaining() > 0));
+        }
+        drop(state);
+        outcome
+    }
+}
+
+impl<S: Session> Drop for Lease<'_, S> {
+    fn drop(&mut self) {
+        let mut state = self.pool.lock();
+        if let Some(at) = state.taken.iter().position(|shape| *shape == self.shape) {
+            state.taken.swap_remove(at);
+        }
+        drop(state);
+        self.pool.freed.notify_all();
+    }
+}
+
+fn is_unknown_session(error: &ClientError) -> bool {
+    let ClientError::Refused(Refusal { code, .. }) = error else { return false };
+    *code == RefusalCode::UnknownSession
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! A server as the rest of this crate sees it: any transport, with the client's own errors.
 
-use shard_protocol::Transport;
+use shard_protocol::{
+    DecodeError, Limits, MessageKind, Refusal, RefusalCode, Transport, message_kind,
+};
 
 use crate::error::ClientError;
 
@@ -12,5 +14,42 @@ pub(crate) trait Channel: Send + Sync {
 impl<T: Transport<Error: Into<ClientError>>> Channel for T {
     fn send(&self, message: Vec<u8>) -> Result<Vec<u8>, ClientError> {
         self.exchange(message).map_err(Into::into)
+    }
+}
+
+/// Sends a message; a refusal comes back as an error.
+pub(crate) fn exchange(
+    transport: &dyn Channel,
+    message: Vec<u8>,
+    limits: &Limits,
+) -> Result<Vec<u8>, ClientError> {
+    let answer = transport.send(message)?;
+    match message_kind(&answer)? {
+        MessageKind::Refusal => Err(refused(Refusal::decode(&answer, limits)?)),
+        _ => Ok(answer),
+    }
+}
+
+/// Sends a message that is answered by an acknowledgement.
+pub(crate) fn accepted(
+    transport: &dyn Channel,
+    message: Vec<u8>,
+    limits: &Limits,
+) -> Result<(), ClientError> {
+    if exchange(transport, message, limits)? == MessageKind::Accepted.bare() {
+        Ok(())
+    } else {
+        Err(DecodeError::Invalid("another answer than an acknowledgement").into())
+    }
+}
+
+/// Refusals that the owner can do something about say what.
+fn refused(refusal: Refusal) -> ClientError {
+    match refusal.code {
+        RefusalCode::Stale => ClientError::Outdated { reason: refusal.text },
+        RefusalCode::UnknownCollection | RefusalCode::UnknownEpoch => {
+            ClientError::Unpublished { reason: refusal.text }
+        }
+        _ => ClientError::Refused(refusal),
     }
 }

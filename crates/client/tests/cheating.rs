@@ -15,7 +15,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use shard_client::vault::{KdfCost, Unlock};
 use shard_client::{
     CellCount, Choice, ClientError, Collection, Documents, SearchOptions, Searcher, Settings,
-    Transport, create_vault, ingest, published_rows,
+    Transport, UNWATCHED, create_vault, ingest, published_rows,
 };
 use shard_geometry::VectorSet;
 use shard_protocol::{
@@ -133,7 +133,7 @@ fn world() -> World {
     let mut vault = create_vault(&path, &unlock, KdfCost::default(), &settings, &mut rng).unwrap();
     let ids: Vec<String> = (0..128).map(|row| row.to_string()).collect();
     let given = Documents { ids: &ids, vectors: &documents, sample_queries: None };
-    ingest(&mut vault, &given, &|_| (), &mut rng).unwrap();
+    ingest(&mut vault, &given, UNWATCHED, &mut rng).unwrap();
     let server = Server::new(Arc::new(MemoryRows::new()), Limits::default());
     server.hold(&CollectionName::default(), published_rows(&vault).unwrap()).unwrap();
     let cheater = Cheater {

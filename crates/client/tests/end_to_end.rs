@@ -8,7 +8,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use shard_client::vault::{KdfCost, Unlock, Vault};
 use shard_client::{
     CellCount, Choice, ClientError, Collection, Documents, SearchOptions, Searcher, Settings,
-    TransformKind, Transport, create_vault, ingest, published_rows, stored_vectors,
+    TransformKind, Transport, UNWATCHED, create_vault, ingest, published_rows, stored_vectors,
 };
 use shard_geometry::{VectorSet, dot_f64, exact_top_k};
 use shard_protocol::{Epoch, Leak, RefusalCode, Row, RowBatch, declassify};
@@ -52,7 +52,7 @@ fn world(settings: &Settings, documents: VectorSet) -> World {
     let mut vault = create_vault(&path, &unlock(), KdfCost::default(), settings, &mut rng).unwrap();
     let ids: Vec<String> = (0..documents.rows()).map(|row| format!("doc-{row}")).collect();
     let given = Documents { ids: &ids, vectors: &documents, sample_queries: None };
-    ingest(&mut vault, &given, &|_| (), &mut rng).unwrap();
+    ingest(&mut vault, &given, UNWATCHED, &mut rng).unwrap();
     World { _directory: directory, vault, documents }
 }
 
@@ -169,7 +169,7 @@ fn an_upsert_replaces_by_id_and_adds_the_rest_without_refitting() {
     let fresh = vectors(&mut rng, 3, 32, 1.0);
     let ids = ["doc-5", "new-1", "doc-7"].map(String::from);
     let given = Documents { ids: &ids, vectors: &fresh, sample_queries: None };
-    let done = ingest(&mut world.vault, &given, &|_| (), &mut rng).unwrap();
+    let done = ingest(&mut world.vault, &given, UNWATCHED, &mut rng).unwrap();
     assert_eq!((done.added, done.replaced, done.fitted), (1, 2, false));
 
     let collection = Collection::open(&world.vault).unwrap();
@@ -200,7 +200,7 @@ fn a_first_document_alone_does_not_spoil_those_that_follow() {
     let mut world = world(&auto, first);
     let ids: Vec<String> = (0..200).map(|row| format!("doc-{row}")).collect();
     let given = Documents { ids: &ids, vectors: &all, sample_queries: None };
-    ingest(&mut world.vault, &given, &|_| (), &mut rng).unwrap();
+    ingest(&mut world.vault, &given, UNWATCHED, &mut rng).unwrap();
     world.documents = all;
     let queries = vectors(&mut rng, 3, 32, 1.0);
     check(&world, &queries);
@@ -216,7 +216,7 @@ fn one_long_document_degrades_only_the_searches_that_meet_it() {
     let long = vectors(&mut rng, 1, 32, 300.0);
     let ids = ["long".to_owned()];
     let given = Documents { ids: &ids, vectors: &long, sample_queries: None };
-    ingest(&mut world.vault, &given, &|_| (), &mut rng).unwrap();
+    ingest(&mut world.vault, &given, UNWATCHED, &mut rng).unwrap();
     let collection = Collection::open(&world.vault).unwrap();
     let query = vectors(&mut rng, 1, 32, 1.0);
     let answer = searcher(&world.vault).search(&collection, query.row(0), &options()).unwrap();
@@ -242,7 +242,7 @@ fn a_replaced_document_with_a_key_of_its_own_never_gets_an_old_name_again() {
     for _ in 0..3 {
         let fresh = vectors(&mut rng, 1, 32, 1.0);
         let given = Documents { ids: &ids, vectors: &fresh, sample_queries: None };
-        ingest(&mut world.vault, &given, &|_| (), &mut rng).unwrap();
+        ingest(&mut world.vault, &given, UNWATCHED, &mut rng).unwrap();
         let name = handle(&world.vault);
         assert!(!names.contains(&name));
         let rows = published_rows(&world.vault).unwrap();
@@ -305,7 +305,7 @@ fn a_refused_ingest_changes_nothing() {
     let empty = [String::new(), "y".to_owned()];
     let mut attempt = |ids: &[String], vectors: &VectorSet| {
         let given = Documents { ids, vectors, sample_queries: None };
-        ingest(&mut world.vault, &given, &|_| (), &mut rng).unwrap_err()
+        ingest(&mut world.vault, &given, UNWATCHED, &mut rng).unwrap_err()
     };
     assert!(matches!(attempt(&one, &wide), ClientError::Vectors(_)));
     assert!(matches!(attempt(&one, &long), ClientError::Overflow(_)));
@@ -353,7 +353,7 @@ fn two_vaults_of_the_same_documents_share_no_names_and_no_rows() {
             create_vault(&path, &unlock(), KdfCost::default(), &settings, &mut rng).unwrap();
         let ids: Vec<String> = (0..40).map(|row| format!("doc-{row}")).collect();
         let given = Documents { ids: &ids, vectors: &documents, sample_queries: None };
-        ingest(&mut vault, &given, &|_| (), &mut rng).unwrap();
+        ingest(&mut vault, &given, UNWATCHED, &mut rng).unwrap();
         published_rows(&vault).unwrap().into_rows()
     };
     let (first, second) = (make(1), make(2));

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use serde::{Serialize, Serializer};
 use shard_audit::baselines::{Baseline, Run, evaluate_baseline};
 use shard_audit::quality::{Bootstrap, Qrels, SystemQuality, evaluate};
-use shard_client::{Answer, Collection, LayoutChoice, SearchOptions, Searcher};
+use shard_client::{Answer, Collection, Hit, LayoutChoice, SearchOptions, Searcher};
 use shard_geometry::{Ranked, VectorSet, dot_f64, exact_top_k, exact_top_k_f64};
 use shard_protocol::RowBatch;
 use shard_rlwe::Objective;
@@ -124,7 +124,7 @@ impl Comparison<'_> {
             layout: self.layout.clone(),
             ..SearchOptions::default()
         };
-        let plain: Vec<Vec<Ranked>> = (0..self.queries.rows())
+        let plain: Vec<Vec<Hit>> = (0..self.queries.rows())
             .into_par_iter()
             .map(|row| {
                 self.collection.search_in_the_clear(self.published, self.queries.row(row), &options)
@@ -143,13 +143,14 @@ impl Comparison<'_> {
         let baseline = |&baseline: &Baseline| -> Result<(Baseline, SystemQuality)> {
             Ok((baseline, against(&self.baseline_run(baseline, progress)?)?))
         };
-        let encrypted = answers.iter().map(|answer| answer.hits.as_slice());
         let quality = Quality {
             raw: SystemQuality::baseline(&raw),
             centred_full: against(&centred)?,
             corrected_half: against(&half)?,
-            shard_plain: against(&self.name(plain.iter().map(Vec::as_slice)))?,
-            shard_encrypted: against(&self.name(encrypted))?,
+            shard_plain: against(&self.names(plain.iter().map(Vec::as_slice)))?,
+            shard_encrypted: against(
+                &self.names(answers.iter().map(|answer| answer.hits.as_slice())),
+            )?,
             baselines: self.baselines.iter().map(baseline).collect::<Result<_>>()?,
         };
         let same = |tie| {
@@ -172,7 +173,11 @@ impl Comparison<'_> {
             .into_par_iter()
             .map(|row| search(self.queries.row(row)))
             .collect::<Result<Vec<_>>>()?;
-        Ok(self.name(ranked.iter().map(Vec::as_slice)))
+        let index = self.collection.index();
+        let names = |ranking: &Vec<Ranked>| {
+            ranking.iter().map(|found| index.id(found.row).to_owned()).collect()
+        };
+        Ok(self.query_ids.iter().cloned().zip(ranked.iter().map(names)).collect())
     }
 
     fn baseline_run(&self, baseline: Baseline, progress: &(dyn Fn() + Sync)) -> Result<Run> {
@@ -188,21 +193,18 @@ impl Comparison<'_> {
         )
     }
 
-    /// Rankings by id, cut to the depth that is measured.
-    fn name<'r>(&self, rankings: impl Iterator<Item = &'r [Ranked]>) -> Run {
-        let index = self.collection.index();
-        let names = |ranking: &[Ranked]| {
-            ranking.iter().take(DEPTH).map(|hit| index.id(hit.row).to_owned()).collect()
-        };
+    /// Hits by id, cut to the depth that is measured.
+    fn names<'r>(&self, rankings: impl Iterator<Item = &'r [Hit]>) -> Run {
+        let names =
+            |ranking: &[Hit]| ranking.iter().take(DEPTH).map(|hit| hit.id.clone()).collect();
         self.query_ids.iter().cloned().zip(rankings.map(names)).collect()
     }
 
     fn max_abs_error(&self, answers: &[Answer]) -> f64 {
         let worst_of = |(row, answer): (usize, &Answer)| {
             let query = self.queries.row(row);
-            let error = |hit: &Ranked| {
-                (hit.score - dot_f64(query, self.vectors.row(hit.row as usize))).abs()
-            };
+            let error =
+                |hit: &Hit| (hit.score - dot_f64(query, self.vectors.row(hit.row as usize))).abs();
             answer.hits.iter().map(error).fold(0.0, f64::max)
         };
         answers.iter().enumerate().map(worst_of).fold(0.0, f64::max)
@@ -211,9 +213,9 @@ impl Comparison<'_> {
 
 /// Whether the first ten agree, position by position, up to documents whose exact scores are no
 /// further apart than `tie`.
-fn same_top10(ours: &[Ranked], theirs: &[Ranked], tie: f64) -> bool {
+fn same_top10(ours: &[Hit], theirs: &[Hit], tie: f64) -> bool {
     let exact = |row| theirs.iter().find(|hit| hit.row == row).map(|hit| hit.score);
-    let agree = |(ours, theirs): (&Ranked, &Ranked)| {
+    let agree = |(ours, theirs): (&Hit, &Hit)| {
         ours.row == theirs.row
             || exact(ours.row).is_some_and(|score| (score - theirs.score).abs() <= tie)
     };
@@ -224,8 +226,8 @@ fn same_top10(ours: &[Ranked], theirs: &[Ranked], tie: f64) -> bool {
 mod tests {
     use super::*;
 
-    fn ranking(rows: &[(u32, f64)]) -> Vec<Ranked> {
-        rows.iter().map(|&(row, score)| Ranked { row, score }).collect()
+    fn ranking(rows: &[(u32, f64)]) -> Vec<Hit> {
+        rows.iter().map(|&(row, score)| Hit { id: row.to_string(), row, score }).collect()
     }
 
     #[test]

@@ -7,8 +7,8 @@ use serde_json::json;
 use shard_client::remote::{BackupOptions, backup};
 
 use crate::args::Backup;
-use crate::output::{Output, bytes, progress};
-use crate::{interrupt, remote, unlock};
+use crate::output::{Output, bytes, follow, progress};
+use crate::{interrupt, unlock};
 
 pub fn run(arguments: &Backup, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
@@ -17,7 +17,7 @@ pub fn run(arguments: &Backup, json: Option<&Path>) -> Result<()> {
     interrupt::watch();
     let bar = progress("backing up", 0);
     let options = BackupOptions { replace: arguments.replace };
-    let done = backup(&mut vault, options, &server, &remote::follow(&bar));
+    let done = backup(&mut vault, options, &server, &follow(&bar));
     bar.finish_and_clear();
     let done = done?;
     output.line(format!(

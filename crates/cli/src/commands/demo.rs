@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 
 use super::eval::quality_table;
 use crate::args::Demo;
-use crate::output::{Output, bytes, cut, grouped, percentile, progress, table};
+use crate::output::{Output, bytes, cut, follow, grouped, percentile, progress, table};
 use crate::scifact::{self, SciFact};
 use shard::Embedded;
 use shard::evaluation::{Comparison, Outcome, TIE};
@@ -60,7 +60,7 @@ pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
     let start = Instant::now();
     let bar = progress("protecting", ids.len());
     let to_ingest = Documents { ids: &ids, vectors: &vectors_read, sample_queries: None };
-    let done = ingest(&mut vault, &to_ingest, &|rows| bar.inc(rows as u64), &mut rng);
+    let done = ingest(&mut vault, &to_ingest, &follow(&bar), &mut rng);
     bar.finish_and_clear();
     done?;
     let protecting = start.elapsed();

@@ -11,7 +11,7 @@ use shard_client::{Collection, Documents, ingest, model_drift, synchronise};
 
 use super::{drift, publish_next};
 use crate::args::Ingest;
-use crate::output::{Output, grouped, progress};
+use crate::output::{Output, follow, grouped, progress};
 use crate::unlock;
 use shard::input::{read_parquet, read_queries, read_vectors, vectors};
 
@@ -36,7 +36,7 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     let documents =
         Documents { ids: &ids, vectors: &vectors_read, sample_queries: sample.as_ref() };
     let take = if arguments.delete_missing { synchronise } else { ingest };
-    let done = take(&mut vault, &documents, &|rows| bar.inc(rows as u64), &mut UnwrapErr(SysRng));
+    let done = take(&mut vault, &documents, &follow(&bar), &mut UnwrapErr(SysRng));
     bar.finish_and_clear();
     let done = done?;
     let seconds = start.elapsed().as_secs_f64();

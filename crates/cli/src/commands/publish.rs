@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::json;
-use shard_client::remote::{PublishOptions, publish_with};
+use shard_client::remote::{PublishOptions, publish};
 use shard_client::{Collection, published_rows};
 
 use crate::args::Publish;
-use crate::output::{Output, bytes, grouped, progress};
-use crate::{interrupt, remote, unlock};
+use crate::output::{Output, bytes, follow, grouped, progress};
+use crate::{interrupt, unlock};
 
 pub fn run(arguments: &Publish, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
@@ -21,7 +21,7 @@ pub fn run(arguments: &Publish, json: Option<&Path>) -> Result<()> {
     interrupt::watch();
     let bar = progress("publishing", rows.rows().len());
     let options = PublishOptions { replace: arguments.replace };
-    let done = publish_with(options, &collection, &rows, &server, &remote::follow(&bar));
+    let done = publish(&collection, &rows, options, &server, &follow(&bar));
     bar.finish_and_clear();
     let done = done?;
     output.line(format!(

@@ -11,7 +11,7 @@ use shard_client::{Collection, refit};
 
 use super::publish_next;
 use crate::args::VaultArguments;
-use crate::output::{Output, grouped, progress};
+use crate::output::{Output, follow, grouped, progress};
 use crate::unlock;
 use shard::input::{read_queries, vectors};
 
@@ -32,8 +32,7 @@ pub fn run(arguments: &Refit, json: Option<&Path>) -> Result<()> {
     };
     let mut vault = unlock::open(&arguments.vault)?;
     let bar = progress("protecting", Collection::open(&vault)?.index().rows());
-    let count = |rows| bar.inc(rows as u64);
-    let done = refit(&mut vault, sample.as_ref(), &count, &mut UnwrapErr(SysRng));
+    let done = refit(&mut vault, sample.as_ref(), &follow(&bar), &mut UnwrapErr(SysRng));
     bar.finish_and_clear();
     let done = done?;
     let collection = Collection::open(&vault)?;

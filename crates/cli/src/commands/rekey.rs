@@ -11,7 +11,7 @@ use shard_client::{Collection, rekey};
 
 use super::publish_next;
 use crate::args::VaultArguments;
-use crate::output::{Output, grouped, progress};
+use crate::output::{Output, follow, grouped, progress};
 use crate::unlock;
 
 #[derive(Args)]
@@ -24,7 +24,7 @@ pub fn run(arguments: &Rekey, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
     let mut vault = unlock::open(&arguments.vault)?;
     let bar = progress("protecting", Collection::open(&vault)?.index().rows());
-    let done = rekey(&mut vault, &|rows| bar.inc(rows as u64), &mut UnwrapErr(SysRng));
+    let done = rekey(&mut vault, &follow(&bar), &mut UnwrapErr(SysRng));
     bar.finish_and_clear();
     let done = done?;
     output.line(format!(

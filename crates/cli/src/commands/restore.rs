@@ -7,8 +7,8 @@ use serde_json::json;
 use shard_client::remote::restore;
 
 use crate::args::Restore;
-use crate::output::{Output, bytes, printable, progress};
-use crate::{interrupt, remote, unlock};
+use crate::output::{Output, bytes, follow, printable, progress};
+use crate::{interrupt, unlock};
 
 pub fn run(arguments: &Restore, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
@@ -20,7 +20,7 @@ pub fn run(arguments: &Restore, json: Option<&Path>) -> Result<()> {
     };
     interrupt::watch();
     let bar = progress("restoring", 0);
-    let done = restore(&server, &arguments.vault.vault, &unlock, &remote::follow(&bar));
+    let done = restore(&server, &arguments.vault.vault, &unlock, &follow(&bar));
     bar.finish_and_clear();
     let done = done?;
     let directory = arguments.vault.vault.display();

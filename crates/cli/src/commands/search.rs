@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use shard_audit::baselines::{Baseline, CANDIDATES};
 use shard_client::{
-    Answer, ClientError, Collection, Cost, SearchOptions, Searcher, Transport, published_rows,
+    Answer, ClientError, Collection, Cost, Hit, SearchOptions, Searcher, Transport, published_rows,
     stored_vectors,
 };
 use shard_geometry::{Ranked, VectorSet};
@@ -109,7 +109,7 @@ impl Batch<'_> {
         let mut printed = Ok(());
         let each = |row: usize, answer: Answer| {
             printed = bar.suspend(|| self.print(row, &answer, explain, output));
-            results.push(report(&self.ids[row], self.collection, &answer));
+            results.push(report(&self.ids[row], &answer));
             bar.inc(1);
             if printed.is_err() || interrupt::is_stopped() {
                 ControlFlow::Break(())
@@ -135,7 +135,7 @@ impl Batch<'_> {
 
     fn print(&self, row: usize, answer: &Answer, explain: bool, output: &Output<'_>) -> Result<()> {
         let digits = (-answer.precision.log10()).ceil().clamp(0.0, 15.0) as usize;
-        print(output, self.ids, row, hits(self.collection, &answer.hits, digits))?;
+        print(output, self.ids, row, hits(&answer.hits, digits))?;
         if explain {
             output.line(explanation(answer))?;
         }
@@ -154,14 +154,19 @@ fn search_baseline(
 ) -> Result<()> {
     let protected = baselines::protect(baseline, vectors)?;
     let candidates = arguments.candidates.unwrap_or(CANDIDATES);
+    let index = collection.index();
     let mut results = Vec::with_capacity(ids.len());
     for (row, id) in ids.iter().enumerate() {
         let found = protected.search(queries.row(row), arguments.top, candidates)?;
-        print(output, ids, row, hits(collection, &found, BASELINE_DECIMALS))?;
+        let found: Vec<Hit> = found
+            .into_iter()
+            .map(|Ranked { row, score }| Hit { id: index.id(row).to_owned(), row, score })
+            .collect();
+        print(output, ids, row, hits(&found, BASELINE_DECIMALS))?;
         results.push(json!({
             "query": id,
             "baseline": baseline.to_string(),
-            "hits": named(collection, &found),
+            "hits": named(&found),
         }));
     }
     output.result(&results)
@@ -175,16 +180,12 @@ fn print(output: &Output<'_>, ids: &[String], row: usize, hits: String) -> Resul
     output.line(hits)
 }
 
-fn hits(collection: &Collection, found: &[Ranked], digits: usize) -> String {
+fn hits(found: &[Hit], digits: usize) -> String {
     let rows: Vec<Vec<String>> = found
         .iter()
         .enumerate()
         .map(|(rank, hit)| {
-            vec![
-                (rank + 1).to_string(),
-                format!("{:.digits$}", hit.score),
-                printable(collection.index().id(hit.row)),
-            ]
+            vec![(rank + 1).to_string(), format!("{:.digits$}", hit.score), printable(&hit.id)]
         })
         .collect();
     table(&["rank", "score", "id"], &rows)
@@ -252,16 +253,16 @@ fn plan_in_words(cost: &Cost) -> String {
 }
 
 /// Hits for a program.
-fn named(collection: &Collection, found: &[Ranked]) -> Vec<serde_json::Value> {
-    let hit = |hit: &Ranked| json!({ "id": collection.index().id(hit.row), "score": hit.score });
+fn named(found: &[Hit]) -> Vec<serde_json::Value> {
+    let hit = |hit: &Hit| json!({ "id": hit.id, "score": hit.score });
     found.iter().map(hit).collect()
 }
 
-fn report(id: &str, collection: &Collection, answer: &Answer) -> serde_json::Value {
+fn report(id: &str, answer: &Answer) -> serde_json::Value {
     let cost = &answer.cost;
     json!({
         "query": id,
-        "hits": named(collection, &answer.hits),
+        "hits": named(&answer.hits),
         "precision": answer.precision,
         "error_bound": answer.error_bound,
         "candidates": cost.candidates,

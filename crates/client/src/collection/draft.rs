@@ -16,6 +16,7 @@ use crate::error::ClientError;
 use crate::index::{Index, IndexedRow, Removal};
 use crate::keys::KeySchedule;
 use crate::model::{Model, Placed};
+use crate::progress::Watch;
 use crate::protect::{assign_handle, attempt_of, protect};
 use crate::vault::{FileKind, Transaction, Vault};
 
@@ -52,10 +53,10 @@ impl Draft {
         (model, placed): (Model, Placed),
         keys: KeySchedule,
         documents: &Documents<'_>,
-        progress: &(dyn Fn(usize) + Sync),
+        watch: &Watch<'_>,
     ) -> Result<Self, ClientError> {
         let energies = energies(&model, &placed.coordinates);
-        let mut draft = Self::protected((model, placed), keys, documents, progress)?;
+        let mut draft = Self::protected((model, placed), keys, documents, watch)?;
         draft.drift = ModelDrift::at_fit(&draft.model, &draft.index, documents.vectors, &energies)?;
         Ok(draft)
     }
@@ -67,17 +68,17 @@ impl Draft {
         keys: KeySchedule,
         documents: &Documents<'_>,
         drift: ModelDrift,
-        progress: &(dyn Fn(usize) + Sync),
+        watch: &Watch<'_>,
     ) -> Result<Self, ClientError> {
         let placed = model.place(documents.vectors)?;
-        Ok(Self { drift, ..Self::protected((model, placed), keys, documents, progress)? })
+        Ok(Self { drift, ..Self::protected((model, placed), keys, documents, watch)? })
     }
 
     fn protected(
         (model, placed): (Model, Placed),
         keys: KeySchedule,
         documents: &Documents<'_>,
-        progress: &(dyn Fn(usize) + Sync),
+        watch: &Watch<'_>,
     ) -> Result<Self, ClientError> {
         let mut draft = Self {
             index: Index::empty(model.split().prefix()),
@@ -89,7 +90,7 @@ impl Draft {
             model,
             keys,
         };
-        draft.put(documents, placed, progress)?;
+        draft.put(documents, placed, watch)?;
         let (model, keys) = (&draft.model, &draft.keys);
         let canaries = draw_canaries(model, keys, &draft.rows, &mut draft.index.handles_in_use())?;
         draft.rows.extend(canaries.iter().map(|canary| canary.row(keys)));
@@ -102,12 +103,12 @@ impl Draft {
     pub(super) fn upsert(
         &mut self,
         documents: &Documents<'_>,
-        progress: &(dyn Fn(usize) + Sync),
+        watch: &Watch<'_>,
     ) -> Result<usize, ClientError> {
         shard_geometry::check_vector(self.width, documents.vectors.row(0))?;
         let placed = self.model.place(documents.vectors)?;
         let energies = energies(&self.model, &placed.coordinates);
-        let places = self.put(documents, placed, progress)?;
+        let places = self.put(documents, placed, watch)?;
         let came = places.iter().zip(energies).filter(|(place, _)| place.is_changed);
         self.drift.record(self.index.rows(), came.map(|(place, energy)| (place.row, energy)));
         Ok(documents.ids.len() - places.iter().filter(|place| place.is_new).count())
@@ -118,7 +119,7 @@ impl Draft {
         &mut self,
         documents: &Documents<'_>,
         placed: Placed,
-        progress: &(dyn Fn(usize) + Sync),
+        watch: &Watch<'_>,
     ) -> Result<Vec<Place>, ClientError> {
         let existing: Vec<Option<u32>> = {
             let known = self.index.rows_by_id();
@@ -127,7 +128,7 @@ impl Draft {
         let handles = self.name(documents, &existing);
         let replaced: HashSet<RowHandle> =
             existing.iter().flatten().map(|row| self.index.handle(*row)).collect();
-        let rows = protect(&self.model, &self.keys, &placed, &handles, progress)?;
+        let rows = protect(&self.model, &self.keys, &placed, &handles, watch)?;
         let places = self.record(documents, &existing, &placed, &rows);
         self.rows.retain(|row| !replaced.contains(&row.handle));
         self.rows.extend(rows);

@@ -13,6 +13,7 @@ use super::{Collection, model_drift, stored_vectors, vault_settings};
 use crate::error::ClientError;
 use crate::keys::{KeySchedule, SaltedEpoch};
 use crate::model::Model;
+use crate::progress::Watch;
 use crate::vault::Vault;
 
 /// An epoch that has begun.
@@ -33,7 +34,7 @@ pub struct NewEpoch {
 pub fn refit(
     vault: &mut Vault,
     sample_queries: Option<&VectorSet>,
-    progress: &(dyn Fn(usize) + Sync),
+    watch: &Watch<'_>,
     rng: &mut impl CryptoRng,
 ) -> Result<NewEpoch, ClientError> {
     vault.require_owner("be refitted")?;
@@ -45,7 +46,7 @@ pub fn refit(
     let fitted = Model::fit(&vault_settings(vault)?, epoch, &vectors, sample_queries)?;
     let documents = Documents { ids: before.index.ids(), vectors: &vectors, sample_queries };
     let keys = KeySchedule::new(vault.master()?, &epoch);
-    let draft = Draft::fitted(fitted, keys, &documents, progress)?;
+    let draft = Draft::fitted(fitted, keys, &documents, watch)?;
     draft.commit(transaction, rng)?;
     Ok(NewEpoch { epoch: epoch.epoch, documents: vectors.rows() })
 }
@@ -58,7 +59,7 @@ pub fn refit(
 /// changed then.
 pub fn rekey(
     vault: &mut Vault,
-    progress: &(dyn Fn(usize) + Sync),
+    watch: &Watch<'_>,
     rng: &mut impl CryptoRng,
 ) -> Result<NewEpoch, ClientError> {
     vault.require_owner("be rekeyed")?;
@@ -71,7 +72,7 @@ pub fn rekey(
     let documents = Documents { ids: index.ids(), vectors: &vectors, sample_queries: None };
     let keys = KeySchedule::new(vault.master()?, &epoch);
     let draft =
-        Draft::rekeyed(model.in_epoch(epoch), keys, &documents, model_drift(vault)?, progress)?;
+        Draft::rekeyed(model.in_epoch(epoch), keys, &documents, model_drift(vault)?, watch)?;
     draft.commit(transaction, rng)?;
     Ok(NewEpoch { epoch: epoch.epoch, documents: vectors.rows() })
 }

@@ -11,6 +11,7 @@ use super::vault_settings;
 use crate::error::ClientError;
 use crate::keys::{KeySchedule, SaltedEpoch};
 use crate::model::Model;
+use crate::progress::Watch;
 use crate::vault::{FileKind, Vault};
 
 /// Longest id that is stored.
@@ -59,10 +60,10 @@ enum Others {
 pub fn ingest(
     vault: &mut Vault,
     documents: &Documents<'_>,
-    progress: &(dyn Fn(usize) + Sync),
+    watch: &Watch<'_>,
     rng: &mut impl CryptoRng,
 ) -> Result<Ingested, ClientError> {
-    take(vault, documents, Others::Keep, progress, rng)
+    take(vault, documents, Others::Keep, watch, rng)
 }
 
 /// As [`ingest`], and removes the documents whose id is not given: afterwards the collection holds
@@ -73,17 +74,17 @@ pub fn ingest(
 pub fn synchronise(
     vault: &mut Vault,
     documents: &Documents<'_>,
-    progress: &(dyn Fn(usize) + Sync),
+    watch: &Watch<'_>,
     rng: &mut impl CryptoRng,
 ) -> Result<Ingested, ClientError> {
-    take(vault, documents, Others::Delete, progress, rng)
+    take(vault, documents, Others::Delete, watch, rng)
 }
 
 fn take(
     vault: &mut Vault,
     documents: &Documents<'_>,
     others: Others,
-    progress: &(dyn Fn(usize) + Sync),
+    watch: &Watch<'_>,
     rng: &mut impl CryptoRng,
 ) -> Result<Ingested, ClientError> {
     vault.require_owner("take documents")?;
@@ -100,7 +101,7 @@ fn take(
             Others::Delete => rows_without(&draft, documents.ids),
         };
         draft.remove(&surplus);
-        let replaced = draft.upsert(documents, progress)?;
+        let replaced = draft.upsert(documents, watch)?;
         draft.settle()?;
         let (added, deleted) = (count - replaced, surplus.len());
         done = Ingested { added, replaced, deleted, fitted: false };
@@ -111,7 +112,7 @@ fn take(
         let keys = KeySchedule::new(vault.master()?, &epoch);
         let fitted = Model::fit(&settings, epoch, documents.vectors, documents.sample_queries)?;
         done = Ingested { added: count, replaced: 0, deleted: 0, fitted: true };
-        Draft::fitted(fitted, keys, documents, progress)?
+        Draft::fitted(fitted, keys, documents, watch)?
     };
     draft.commit(transaction, rng)?;
     Ok(done)

@@ -78,7 +78,7 @@ pub fn model_drift(vault: &Vault) -> Result<ModelDrift, ClientError> {
     if !vault.contains(FileKind::ModelDrift) {
         return Err(ClientError::Empty);
     }
-    ModelDrift::decode(&vault.read(FileKind::ModelDrift)?).map_err(unusable("upkeep"))
+    ModelDrift::decode(&vault.read(FileKind::ModelDrift)?).map_err(unusable("record of drift"))
 }
 
 fn unusable(file: &'static str) -> impl Fn(PayloadError) -> ClientError {
@@ -139,6 +139,7 @@ impl Collection {
     }
 
     /// The id of its vault; `None` for a query vault, which cannot know.
+    #[cfg(feature = "remote")]
     pub(crate) fn vault_id(&self) -> Option<VaultId> {
         self.vault
     }

@@ -23,7 +23,7 @@ pub fn published_rows(vault: &Vault) -> Result<RowBatch, ClientError> {
     }
     let unlimited = Limits { bytes: usize::MAX, rows: u32::MAX as usize, ..Limits::default() };
     RowBatch::decode(&vault.read(FileKind::PublishedRows)?, &unlimited)
-        .map_err(|error| unusable("release")(PayloadError::Invalid(error.to_string())))
+        .map_err(|error| unusable("published rows")(PayloadError::Invalid(error.to_string())))
 }
 
 /// The documents' own vectors, as they were ingested, by row.

@@ -11,15 +11,14 @@ use shard_protocol::{
 };
 
 use super::claim::{IDENTITY, claim};
+use super::digest::Sha256Digest;
 use super::head::{
     BackupError, BackupFile, BackupHead, HEAD, PIECE_BYTES, PREFIX, is_vault_file, piece_name,
 };
-use super::hex::Sha256Digest;
-use super::{Progress, Watch};
 use crate::error::ClientError;
 use crate::keys::vault_id;
-use crate::session::{accepted, exchange};
-use crate::transport::Channel;
+use crate::progress::{Progress, Watch};
+use crate::transport::{Channel, accepted, exchange};
 use crate::vault::Vault;
 
 /// How to back up.

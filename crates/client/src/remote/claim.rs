@@ -11,8 +11,7 @@ use subtle::ConstantTimeEq;
 use super::backup::fetch;
 use crate::error::ClientError;
 use crate::keys::VaultId;
-use crate::session::accepted;
-use crate::transport::Channel;
+use crate::transport::{Channel, accepted};
 
 /// The blob with the id.
 pub(super) const IDENTITY: &str = "vault.id";

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use shard_protocol::{BlobList, BlobName};
 
-use super::hex::Sha256Digest;
+use super::digest::Sha256Digest;
 use crate::vault::FileKind;
 
 /// Bytes of every piece of a file but the last.

@@ -1,4 +1,4 @@
-//! A server on the network: HTTP/2 over TLS 1.3, one message a request.
+//! A server on the network: HTTP/2 over TLS 1.3, one message per request. With the feature `remote`.
 //!
 //! # Concepts
 //!
@@ -11,9 +11,19 @@
 //!
 //! # Map
 //!
-//! `admin` (what an operator asks, and the round trip), `options` (address, token, times), `tls` (roots and pins), `answer` (one HTTP answer, read
-//! under limits), `claim` (whose collection it is), `pace` (what the link carries), `retry` (what is sent again, and when), `error`, `publish`, `backup`, `head`
-//! (what a backup consists of), `restore`, `hex`.
+//! | module | content |
+//! |---|---|
+//! | `options` | where a server is, and how patient to be with it |
+//! | `tls` | which certificate is trusted: authorities and pins |
+//! | `answer` | one HTTP answer, read under limits |
+//! | `retry` | what is sent again, and when |
+//! | `pace` | how fast the link is |
+//! | `error` | [`RemoteError`] |
+//! | `publish` | rows that differ, to the server |
+//! | `claim` | whose collection it is |
+//! | `head`, `backup`, `restore` | what a backup consists of; making it; getting a vault back |
+//! | `digest` | SHA-256 as text |
+//! | `admin` | what an operator asks, and the round trip |
 //!
 //! # Non-goals
 //!
@@ -24,9 +34,9 @@ mod admin;
 mod answer;
 mod backup;
 mod claim;
+mod digest;
 mod error;
 mod head;
-mod hex;
 mod options;
 mod pace;
 mod publish;
@@ -34,7 +44,6 @@ mod restore;
 mod retry;
 mod tls;
 
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -50,24 +59,12 @@ pub use backup::{BackedUp, BackupOptions, backup, backup_head};
 pub use error::RemoteError;
 pub use head::{BackupError, BackupHead};
 pub use options::{ProxyAddress, RemoteOptions, Retries, SecretToken, ServerAddress, Timeouts};
-pub use publish::{PublishOptions, Published, describe, publish, publish_with, vault_revision};
+pub use publish::{PublishOptions, Published, describe, publish, vault_revision};
 pub use restore::{Restored, restore};
 pub use tls::{Fingerprint, FingerprintError};
 
 use answer::Answered;
 use pace::{Exchange, Pace};
-
-/// How far a transfer has come: rows of a publish, bytes of a backup.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
-    /// Done so far.
-    pub done: u64,
-    /// In all.
-    pub total: u64,
-}
-
-/// Told of every step of a transfer; may end it between two steps.
-pub type Watch<'a> = dyn Fn(Progress) -> ControlFlow<()> + Sync + 'a;
 
 /// Threads that move bytes; whoever asks only waits.
 const THREADS: usize = 2;

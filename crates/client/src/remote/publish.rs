@@ -1,7 +1,7 @@
 //! Brings a server's rows to the state of the vault, sending what differs.
 //!
-//! Every row has a tag under a key of its epoch. The server's tags are listed and compared with
-//! the vault's; rows whose tag is missing or differs are sent, rows the vault no longer has are
+//! Every row has a MAC under a key of its epoch. The server's MACs are listed and compared with
+//! the vault's; rows whose MAC is missing or differs are sent, rows the vault no longer has are
 //! deleted, and the epoch is made the one that is searched. Every step can be repeated: a publish
 //! that was cut off is run again and sends the rest.
 //!
@@ -21,11 +21,10 @@ use shard_protocol::{
 use subtle::ConstantTimeEq;
 
 use super::claim::claim;
-use super::{Progress, Watch};
 use crate::collection::Collection;
 use crate::error::ClientError;
-use crate::session::{accepted, exchange};
-use crate::transport::Channel;
+use crate::progress::{Progress, Watch};
+use crate::transport::{Channel, accepted, exchange};
 
 /// Bytes of rows in one message: few enough to be done in a moment, enough to fill a link.
 const BATCH_BYTES: usize = 4 << 20;
@@ -80,25 +79,13 @@ pub fn describe(
 /// # Errors
 /// When the collection is another vault's, this is a query vault, the server has seen a later
 /// state of the vault, refuses, or cannot be reached, and when `watch` ended it. What was sent by
-/// then stays sent, and the next publish goes on from there.
+/// then stays sent, and the next publish goes on from there. Rows of another vault that has come
+/// further than this one are not replaced whatever the options say: to the server they are a later
+/// state.
 pub fn publish(
     collection: &Collection,
     published: &RowBatch,
-    transport: &impl Transport<Error: Into<ClientError>>,
-    watch: &Watch<'_>,
-) -> Result<Published, ClientError> {
-    publish_with(PublishOptions::default(), collection, published, transport, watch)
-}
-
-/// [`publish`], as the options say.
-///
-/// # Errors
-/// As for [`publish`]. Rows of another vault that has come further than this one are not replaced:
-/// to the server they are a later state.
-pub fn publish_with(
     options: PublishOptions,
-    collection: &Collection,
-    published: &RowBatch,
     transport: &impl Transport<Error: Into<ClientError>>,
     watch: &Watch<'_>,
 ) -> Result<Published, ClientError> {
@@ -114,13 +101,13 @@ pub fn publish_with(
         claim(id, false, transport)?;
         current?;
     }
-    let tags: Vec<RowMac> =
+    let macs: Vec<RowMac> =
         published.rows().par_iter().map(|row| RowMac(collection.keys().row_mac(row))).collect();
-    let changes = Changes::find(published, &tags, transport)?;
+    let changes = Changes::find(published, &macs, transport)?;
 
     let transfer = Transfer {
         published,
-        tags: &tags,
+        macs: &macs,
         revision,
         transport,
         watch,
@@ -181,15 +168,15 @@ impl Changes {
         self.new.len() + self.changed.len() + self.gone.len()
     }
 
-    /// Goes through the server's tags and the vault's side by side: both are in handle order.
+    /// Goes through the server's MACs and the vault's side by side: both are in handle order.
     fn find(
         published: &RowBatch,
-        tags: &[RowMac],
+        macs: &[RowMac],
         transport: &dyn Channel,
     ) -> Result<Self, ClientError> {
         let limits = Limits::default();
         let mut changes = Self::default();
-        let mut rows = published.rows().iter().zip(tags).enumerate().peekable();
+        let mut rows = published.rows().iter().zip(macs).enumerate().peekable();
         let mut after: Option<RowHandle> = None;
         loop {
             let page = ListMacs::new(
@@ -209,7 +196,7 @@ impl Changes {
                 }
                 match rows.next_if(|(_, (row, _))| row.handle == *handle) {
                     None => changes.gone.push(*handle),
-                    Some((at, (_, tag))) if bool::from(!tag.0.ct_eq(&held.0)) => {
+                    Some((at, (_, mac))) if bool::from(!mac.0.ct_eq(&held.0)) => {
                         changes.changed.push(at);
                     }
                     Some(_) => {}
@@ -233,7 +220,7 @@ impl Changes {
 /// What all messages of a publish share.
 struct Transfer<'a> {
     published: &'a RowBatch,
-    tags: &'a [RowMac],
+    macs: &'a [RowMac],
     revision: Revision,
     transport: &'a dyn Channel,
     watch: &'a Watch<'a>,
@@ -303,9 +290,9 @@ impl Transfer<'_> {
                 Leak::StoredRows,
             ),
         );
-        let tags = rows.iter().map(|&at| self.tags[at]).collect();
-        let tags = declassify(tags, Leak::StoredRows);
-        let message = PublishRows::new(self.revision(), batch, tags).encode();
+        let macs = rows.iter().map(|&at| self.macs[at]).collect();
+        let macs = declassify(macs, Leak::StoredRows);
+        let message = PublishRows::new(self.revision(), batch, macs).encode();
         self.send(message, rows.len())
     }
 

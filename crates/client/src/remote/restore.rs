@@ -5,10 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::backup::{backup_head, fetch};
+use super::digest::Sha256Digest;
 use super::head::{BackupError, BackupFile, BackupHead, is_payload, piece_name};
-use super::hex::Sha256Digest;
-use super::{Progress, Watch};
 use crate::error::ClientError;
+use crate::progress::{Progress, Watch};
 use crate::transport::Channel;
 use crate::vault::{FileKind, Unlock, Vault};
 use shard_protocol::Transport;

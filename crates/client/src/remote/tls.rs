@@ -17,8 +17,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
 use subtle::ConstantTimeEq;
 
+use super::digest::Sha256Digest;
 use super::error::RemoteError;
-use super::hex::Sha256Digest;
 use super::options::RemoteOptions;
 
 /// The SHA-256 of a certificate in DER, written `sha256:HEX`.

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use shard_geometry::Ranked;
 use shard_rlwe::Plan;
 
 /// Wall time of each phase.
@@ -10,11 +9,12 @@ use shard_rlwe::Plan;
 pub struct Timings {
     /// Finding the shortlist.
     pub route: Duration,
-    /// Turning the query by the key of every active cell.
+    /// Rotating the query by the key of every active cell.
     pub rotate: Duration,
     /// Planning, scaling, encrypting and encoding.
     pub encrypt: Duration,
-    /// From handing the request over to holding the answer.
+    /// From handing a message over to holding its answer; with the keys of a session, where this
+    /// search had to make and send them.
     pub server: Duration,
     /// Decoding, opening, checking and ranking.
     pub open: Duration,
@@ -27,12 +27,13 @@ impl Timings {
     }
 }
 
-/// What a search cost and what the server saw of it.
-#[derive(Clone, Debug)]
+/// What a search cost and what the server saw of it. Where the server had forgotten the session
+/// and the request was made again, bytes and times of both requests.
+#[derive(Clone, Default, Debug)]
 pub struct Cost {
-    /// Bytes sent.
+    /// Bytes of requests.
     pub bytes_up: usize,
-    /// Bytes received.
+    /// Bytes of answers.
     pub bytes_down: usize,
     /// Bytes of session keys that this search had to send first.
     pub bytes_once: usize,
@@ -42,9 +43,9 @@ pub struct Cost {
     pub canaries: usize,
     /// Cells they lie in.
     pub active_cells: usize,
-    /// Ciphertexts sent.
+    /// Ciphertexts of a request.
     pub query_ciphertexts: usize,
-    /// Ciphertexts received.
+    /// Ciphertexts of its answer.
     pub response_ciphertexts: usize,
     /// How the request was made, in the coefficient layout.
     pub plan: Option<Plan>,
@@ -52,12 +53,23 @@ pub struct Cost {
     pub timings: Timings,
 }
 
+/// A document that was found.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Hit {
+    /// The owner's id.
+    pub id: String,
+    /// Its row in the collection's index.
+    pub row: u32,
+    /// The inner product of the query with the document's vector.
+    pub score: f64,
+}
+
 /// The answer to a query.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Best documents first: the inner product of the query with the original vector, rounded
-    /// to [`precision`](Self::precision); ties in order of ingestion.
-    pub hits: Vec<Ranked>,
+    /// Best documents first, their scores rounded to [`precision`](Self::precision); ties in order
+    /// of ingestion.
+    pub hits: Vec<Hit>,
     /// The grid scores are rounded to. Finer digits would be noise that depends on the key.
     pub precision: f64,
     /// Bound on the error of a score before rounding (six deviations of the noise model).

@@ -1,55 +1,87 @@
 //! A query's journey: route, rotate, plan, encrypt, ask, open, check, rank.
+//!
+//! The journey is [`Searcher::search`], in this file from top to bottom. Its steps:
+//!
+//! | step | where |
+//! |---|---|
+//! | which rows to ask about, and the query under the key of each cell | `rotate` |
+//! | plan, encryption and opening: one implementation of `Layout` per layout of ciphertexts | `coefficients`, `slots` |
+//! | secrets that serve more than one request | `crate::session` |
+//! | control scores, and the order of the hits | `rank` |
 
 mod answer;
+mod coefficients;
 mod many;
 mod options;
 mod rank;
 mod rotate;
-
-use std::time::{Duration, Instant};
-
-use shard_protocol::{Candidates, Leak, Limits, Transport, declassify};
 #[cfg(feature = "slots")]
-use shard_rlwe::OPERAND_BITS;
-#[cfg(feature = "slots")]
-use shard_rlwe::slots::{SlotsLayout, SlotsNoise};
-use shard_rlwe::{Plan, ScoreScale, Workload, plan};
+mod slots;
 
-pub use self::answer::{Answer, Cost, Timings};
+use std::time::Instant;
+
+use shard_protocol::{Candidates, Leak, Limits, SessionId, Transport, declassify};
+use shard_rlwe::fill_from_os;
+
+pub use self::answer::{Answer, Cost, Hit, Timings};
+use self::coefficients::{Coefficients, MergeSession};
 pub use self::options::{LayoutChoice, SearchOptions};
 use self::rank::grid;
-use self::rotate::{ActiveCell, Member, RotatedQuery};
+use self::rotate::{ActiveCell, RotatedQuery};
+#[cfg(feature = "slots")]
+use self::slots::{Slots, SlotsSession};
 use crate::collection::Collection;
 use crate::error::ClientError;
-use crate::session::{Outgoing, Sessions};
-#[cfg(feature = "slots")]
-use crate::slots::{SlotsOutgoing, SlotsSessions};
+use crate::session::{Pool, Session};
+use crate::transport::{accepted, exchange};
 use crate::vault::VaultAccess;
 
-/// Searches through one server. Holds what outlives a request: the secrets of open sessions.
+/// Searches through one server. Holds what outlives a request: the secrets of open sessions. Many
+/// threads may search at once, in any collection that the server holds.
 pub struct Searcher<T> {
     transport: T,
     limits: Limits,
-    sessions: Sessions,
+    sessions: Pool<MergeSession>,
     #[cfg(feature = "slots")]
-    slots_sessions: SlotsSessions,
+    slots_sessions: Pool<SlotsSession>,
 }
 
-/// Scores of all candidates and what they cost.
-struct Scored {
-    /// Of the residual, or of the whole vector when `with_prefix`.
+/// How one request is encrypted and its answer opened.
+trait Layout {
+    /// The secret of a session.
+    type Session: Session;
+
+    /// What the server must hold keys for; `None` for a request under a secret of its own.
+    fn keys(&self) -> Option<<Self::Session as Session>::Shape>;
+
+    /// The secret of a session, and the message that leaves its keys with the server.
+    fn open_session(&self, id: SessionId) -> Result<(Self::Session, Vec<u8>), ClientError>;
+
+    /// The request, under the secret of the session or one of its own, and what opens its answer.
+    fn encrypt<'s>(
+        &'s self,
+        session: Option<&'s mut Self::Session>,
+    ) -> Result<(Vec<u8>, Opener<'s>), ClientError>;
+
+    /// Ciphertexts of the request.
+    fn ciphertexts(&self) -> usize;
+
+    /// Whether scores come back with their prefix part.
+    fn with_prefix(&self) -> bool;
+
+    /// Bound on the error of a score.
+    fn error_bound(&self) -> f64;
+}
+
+/// Decodes and opens an answer.
+type Opener<'a> = Box<dyn FnOnce(&[u8], &Limits) -> Result<Opened, ClientError> + 'a>;
+
+/// An opened answer.
+struct Opened {
+    /// Of all candidates in the order in which they were named, in real units.
     scores: Vec<f64>,
-    with_prefix: bool,
-    error_bound: f64,
-    plan: Option<Plan>,
-    query_ciphertexts: usize,
-    response_ciphertexts: usize,
-    bytes_up: usize,
-    bytes_down: usize,
-    bytes_once: usize,
-    encrypt: Duration,
-    server: Duration,
-    open: Duration,
+    /// Ciphertexts that they came in.
+    ciphertexts: usize,
 }
 
 impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
@@ -58,9 +90,9 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         Self {
             transport,
             limits: Limits::default(),
-            sessions: Sessions::default(),
+            sessions: Pool::default(),
             #[cfg(feature = "slots")]
-            slots_sessions: SlotsSessions::default(),
+            slots_sessions: Pool::default(),
         }
     }
 
@@ -70,6 +102,10 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
     }
 
     /// Searches a collection; the server sees neither the query nor the scores.
+    ///
+    /// # Errors
+    /// When the query or the options do not fit the collection, the server cannot be reached,
+    /// refuses or holds another state of the collection, and when it answered falsely.
     pub fn search(
         &self,
         collection: &Collection,
@@ -83,188 +119,134 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         }
     }
 
-    /// Its errors say what an owner can do about them.
+    /// Routes and rotates the query, and plans the request. Its errors say what an owner can do
+    /// about them.
     fn search_as_owner(
         &self,
         collection: &Collection,
         query: &[f32],
         options: &SearchOptions,
     ) -> Result<Answer, ClientError> {
-        let rotated = collection.rotate(query, options, options.canaries)?;
-        let handles = |cell: &ActiveCell| cell.members.iter().map(|(handle, _)| *handle).collect();
-        let tags = rotated.cells.iter().map(|cell| cell.tag).collect();
-        let named = Candidates::new(
-            declassify(tags, Leak::ActiveCells),
-            declassify(rotated.cells.iter().map(handles).collect(), Leak::CandidateHandles),
-        )?;
-        let scored = match &options.layout {
-            LayoutChoice::Coefficients => self.score(collection, &rotated, &named, options)?,
+        let mut cost = Cost::default();
+        let start = Instant::now();
+        let routed = collection.route(query, options)?;
+        cost.timings.route = start.elapsed();
+
+        let start = Instant::now();
+        let rotated = collection.rotate(query, &routed, options.canaries)?;
+        cost.timings.rotate = start.elapsed();
+        cost.active_cells = rotated.cells.len();
+        cost.candidates = routed.shortlist.len();
+        cost.canaries = rotated.members().count() - cost.candidates;
+
+        let start = Instant::now();
+        let named = name(&rotated)?;
+        match &options.layout {
+            LayoutChoice::Coefficients => {
+                let objective = options.objective.unwrap_or_else(|| self.transport.objective());
+                let keys = self.sessions.held();
+                let layout = Coefficients::plan(
+                    collection.model(),
+                    &rotated,
+                    named,
+                    keys,
+                    objective,
+                    options,
+                );
+                cost.plan = Some(layout.planned().clone());
+                cost.timings.encrypt = start.elapsed();
+                self.finish(&self.sessions, &layout, collection, &rotated, options.top, cost)
+            }
             #[cfg(feature = "slots")]
             LayoutChoice::Slots { parameters, cells } => {
-                let width = collection.model().split().residual();
-                let layout = SlotsLayout::new(parameters.clone(), width, *cells)?;
-                self.score_in_slots(collection, &rotated, &named, &layout, options)?
+                let layout =
+                    Slots::plan(collection.model(), &rotated, named, parameters, *cells, options)?;
+                cost.timings.encrypt = start.elapsed();
+                self.finish(&self.slots_sessions, &layout, collection, &rotated, options.top, cost)
             }
+        }
+    }
+
+    /// Makes the request, under a session where the layout needs one, and ranks.
+    fn finish<L: Layout>(
+        &self,
+        sessions: &Pool<L::Session>,
+        layout: &L,
+        collection: &Collection,
+        rotated: &RotatedQuery,
+        top: usize,
+        mut cost: Cost,
+    ) -> Result<Answer, ClientError> {
+        let scores = match layout.keys() {
+            None => self.ask(layout, None, collection, rotated, &mut cost)?,
+            Some(keys) => sessions.request(&keys, |session| {
+                let session = match session {
+                    Some(session) => session,
+                    None => session.insert(self.open_session(layout, &mut cost)?),
+                };
+                self.ask(layout, Some(session), collection, rotated, &mut cost)
+            })?,
         };
 
         let start = Instant::now();
-        let error_bound = scored.error_bound + collection.prefix_rounding(&rotated.prefix);
+        let error_bound = layout.error_bound() + collection.prefix_rounding(&rotated.prefix);
         let precision = grid(error_bound);
-        let hits =
-            collection.rank(&rotated, &scored.scores, scored.with_prefix, precision, options.top);
-        let ranked = start.elapsed();
-
-        let canaries = rotated.members().filter(|m| matches!(m, Member::Canary(_))).count();
-        Ok(Answer {
-            hits,
-            precision,
-            error_bound,
-            cost: Cost {
-                bytes_up: scored.bytes_up,
-                bytes_down: scored.bytes_down,
-                bytes_once: scored.bytes_once,
-                candidates: scored.scores.len() - canaries,
-                canaries,
-                active_cells: rotated.cells.len(),
-                query_ciphertexts: scored.query_ciphertexts,
-                response_ciphertexts: scored.response_ciphertexts,
-                plan: scored.plan,
-                timings: Timings {
-                    route: rotated.route,
-                    rotate: rotated.rotate,
-                    encrypt: scored.encrypt,
-                    server: scored.server,
-                    open: scored.open + ranked,
-                },
-            },
-        })
+        let hits = collection.rank(rotated, &scores, layout.with_prefix(), precision, top);
+        cost.timings.open += start.elapsed();
+        Ok(Answer { hits, precision, error_bound, cost })
     }
 
-    /// Scores in coefficients, as planned.
-    fn score(
+    fn open_session<L: Layout>(
         &self,
-        collection: &Collection,
-        rotated: &RotatedQuery,
-        named: &Candidates,
-        options: &SearchOptions,
-    ) -> Result<Scored, ClientError> {
+        layout: &L,
+        cost: &mut Cost,
+    ) -> Result<L::Session, ClientError> {
         let start = Instant::now();
-        let model = collection.model();
-        let groups: Vec<usize> = rotated.cells.iter().map(|cell| cell.members.len()).collect();
-        let width = model.split().residual();
-        let objective = options.objective.unwrap_or_else(|| self.transport.objective());
-        let plan = plan(
-            &Workload {
-                width,
-                groups: &groups,
-                operands: model.operand_scale(),
-                bound: rotated.bound,
-                precision: options.precision * rotated.longest,
-                keys: self.sessions.held(),
-                merging: objective.merges(),
-                session_requests: options.session_requests,
-            },
-            objective,
-        );
-        let scale = ScoreScale::for_query(
-            &plan.parameters,
-            &plan.layout,
-            // Every cell rotates the same residual, so all have the norm of the first.
-            &rotated.queries[..width],
-            model.operand_scale(),
-            rotated.bound,
-            groups.iter().sum(),
-        );
-        let encoded = plan.layout.encode_queries(&rotated.queries, scale.query());
-        let planned = start.elapsed();
-        let scores = |opened: &[i64]| -> Vec<f64> {
-            opened.iter().map(|&value| scale.to_score(value)).collect()
-        };
-        let verify = |opened: &[i64]| {
-            collection.check_canaries(rotated, &scores(opened), false, scale.error_bound())
-        };
-        let exchanged = self.sessions.exchange(
-            &self.transport,
-            &Outgoing {
-                epoch: model.epoch(),
-                plan: &plan,
-                query: &encoded,
-                candidates: named,
-                limits: &self.limits,
-                session_requests: options.session_requests,
-                verify: &verify,
-            },
-        )?;
-        Ok(Scored {
-            scores: scores(&exchanged.opened),
-            with_prefix: false,
-            error_bound: scale.error_bound(),
-            query_ciphertexts: plan.layout.ciphertexts(rotated.cells.len()),
-            plan: Some(plan),
-            response_ciphertexts: exchanged.responses,
-            bytes_up: exchanged.bytes_up,
-            bytes_down: exchanged.bytes_down,
-            bytes_once: exchanged.bytes_once,
-            encrypt: planned + exchanged.encrypt,
-            server: exchanged.server,
-            open: exchanged.open,
-        })
+        let mut id = SessionId([0; 16]);
+        fill_from_os(&mut id.0)?;
+        let (session, message) = layout.open_session(id)?;
+        cost.bytes_once += message.len();
+        accepted(&self.transport, message, &self.limits)?;
+        cost.timings.server += start.elapsed();
+        Ok(session)
     }
 
-    /// Scores in slots, the prefix part added under encryption. The server counts rows in units
-    /// of `2^(OPERAND_BITS - k)`, so everything here is divided by that.
-    #[cfg(feature = "slots")]
-    fn score_in_slots(
+    /// Encrypts, sends, opens and checks. While this runs nobody else uses the session, and after
+    /// a false answer nobody will.
+    fn ask<L: Layout>(
         &self,
+        layout: &L,
+        session: Option<&mut L::Session>,
         collection: &Collection,
         rotated: &RotatedQuery,
-        named: &Candidates,
-        layout: &SlotsLayout,
-        options: &SearchOptions,
-    ) -> Result<Scored, ClientError> {
-        let model = collection.model();
-        let unit = 2_f64.powi(OPERAND_BITS - model.operand_scale().exponent());
-        let sizes = rotated.cells.iter().map(|cell| cell.members.len());
-        let cells: Vec<usize> =
-            sizes.enumerate().flat_map(|(at, size)| std::iter::repeat_n(at, size)).collect();
-        let prefix_scores: Vec<f64> =
-            rotated.prefix_scores.iter().map(|prefix| prefix / unit).collect();
-        let query = &rotated.queries[..layout.width()];
-        let query_norm = query.iter().map(|t| t * t).sum::<f64>().sqrt();
-        let operand_norm = rotated.bound.norm() * 2_f64.powi(-OPERAND_BITS);
-        let noise = SlotsNoise::new(layout.parameters());
-        let error_bound = unit * noise.error_bound(query_norm, operand_norm, layout.span());
-        let scores =
-            |opened: &[f64]| -> Vec<f64> { opened.iter().map(|score| score * unit).collect() };
-        let verify =
-            |opened: &[f64]| collection.check_canaries(rotated, &scores(opened), true, error_bound);
-        let exchanged = self.slots_sessions.exchange(
-            &self.transport,
-            &SlotsOutgoing {
-                epoch: model.epoch(),
-                layout,
-                queries: &rotated.queries,
-                candidates: named,
-                cells: &cells,
-                prefix_scores: &prefix_scores,
-                limits: &self.limits,
-                session_requests: options.session_requests,
-                verify: &verify,
-            },
-        )?;
-        Ok(Scored {
-            scores: scores(&exchanged.opened),
-            with_prefix: true,
-            error_bound,
-            plan: None,
-            query_ciphertexts: layout.query_ciphertexts(rotated.cells.len()),
-            response_ciphertexts: exchanged.responses,
-            bytes_up: exchanged.bytes_up,
-            bytes_down: exchanged.bytes_down,
-            bytes_once: exchanged.bytes_once,
-            encrypt: exchanged.encrypt,
-            server: exchanged.server,
-            open: exchanged.open,
-        })
+        cost: &mut Cost,
+    ) -> Result<Vec<f64>, ClientError> {
+        let start = Instant::now();
+        let (message, open) = layout.encrypt(session)?;
+        cost.bytes_up += message.len();
+        cost.query_ciphertexts = layout.ciphertexts();
+        cost.timings.encrypt += start.elapsed();
+
+        let start = Instant::now();
+        let answer = exchange(&self.transport, message, &self.limits)?;
+        cost.bytes_down += answer.len();
+        cost.timings.server += start.elapsed();
+
+        let start = Instant::now();
+        let Opened { scores, ciphertexts } = open(&answer, &self.limits)?;
+        collection.check_canaries(rotated, &scores, layout.with_prefix(), layout.error_bound())?;
+        cost.response_ciphertexts = ciphertexts;
+        cost.timings.open += start.elapsed();
+        Ok(scores)
     }
+}
+
+/// The names of cells and rows, which the server gets to see.
+fn name(rotated: &RotatedQuery) -> Result<Candidates, ClientError> {
+    let handles = |cell: &ActiveCell| cell.members.iter().map(|(handle, _)| *handle).collect();
+    let cells = rotated.cells.iter().map(|cell| cell.handle).collect();
+    Ok(Candidates::new(
+        declassify(cells, Leak::ActiveCells),
+        declassify(rotated.cells.iter().map(handles).collect(), Leak::CandidateHandles),
+    )?)
 }

@@ -1,8 +1,9 @@
 //! The second half of the journey: checking what came back, and putting it in order.
 
-use shard_geometry::{Ranked, top_k};
+use shard_geometry::top_k;
 use shard_protocol::RowBatch;
 
+use super::answer::Hit;
 use super::options::SearchOptions;
 use super::rotate::{Member, RotatedQuery};
 use crate::collection::Collection;
@@ -16,8 +17,8 @@ impl Collection {
         rows: &RowBatch,
         query: &[f32],
         options: &SearchOptions,
-    ) -> Result<Vec<Ranked>, ClientError> {
-        let rotated = self.rotate(query, options, 0)?;
+    ) -> Result<Vec<Hit>, ClientError> {
+        let rotated = self.rotate(query, &self.route(query, options)?, 0)?;
         let width = self.model().split().residual();
         let unit = 2_f64.powi(-self.model().operand_scale().exponent());
         let mut scores = Vec::new();
@@ -77,7 +78,7 @@ impl Collection {
         with_prefix: bool,
         grid: f64,
         top: usize,
-    ) -> Vec<Ranked> {
+    ) -> Vec<Hit> {
         let prefixes = rotated.prefix_scores.iter();
         let scored =
             rotated.members().zip(scores).zip(prefixes).filter_map(|((member, score), prefix)| {
@@ -86,7 +87,8 @@ impl Collection {
                 let score = prefix + score + rotated.offset;
                 Some((row, if grid > 0.0 { (score / grid).round() * grid } else { score }))
             });
-        top_k(scored, top)
+        let hit = |row: u32, score| Hit { id: self.index().id(row).to_owned(), row, score };
+        top_k(scored, top).into_iter().map(|found| hit(found.row, found.score)).collect()
     }
 
     /// Stored prefixes are single precision: half a unit in the last place of each coordinate.

@@ -1,7 +1,6 @@
 //! The first half of the journey: which rows to ask about, and the query under each key.
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 use shard_geometry::{FlatRouter, InvertedRouter, check_vector};
@@ -15,9 +14,17 @@ use crate::error::ClientError;
 use crate::keys::KeyOwner;
 use crate::model::most_candidates;
 
-/// A query that has been routed and rotated, before anything is encrypted.
+/// A query that has been routed.
+pub(super) struct RoutedQuery {
+    /// `V^T q`.
+    coordinates: Zeroizing<Vec<f64>>,
+    /// The rows to ask about, the most promising first.
+    pub(super) shortlist: Vec<u32>,
+}
+
+/// A query that has been rotated, before anything is encrypted.
 pub(super) struct RotatedQuery {
-    /// Active cells in tag order, their candidates in handle order.
+    /// Active cells and their candidates, each in the order of handles.
     pub(super) cells: Vec<ActiveCell>,
     /// The longest of them, as stored.
     pub(super) bound: OperandBound,
@@ -31,12 +38,10 @@ pub(super) struct RotatedQuery {
     pub(super) prefix_scores: Zeroizing<Vec<f64>>,
     /// `q . mu`, which turns a centred score back into an inner product.
     pub(super) offset: f64,
-    pub(super) route: Duration,
-    pub(super) rotate: Duration,
 }
 
 pub(super) struct ActiveCell {
-    pub(super) tag: CellHandle,
+    pub(super) handle: CellHandle,
     pub(super) owner: KeyOwner,
     pub(super) members: Vec<(RowHandle, Member)>,
 }
@@ -58,18 +63,14 @@ impl RotatedQuery {
 }
 
 impl Collection {
-    /// Routes the query and rotates it by the key of every active cell.
-    pub(super) fn rotate(
+    /// Chooses the rows to ask about.
+    pub(super) fn route(
         &self,
         query: &[f32],
         options: &SearchOptions,
-        canaries: usize,
-    ) -> Result<RotatedQuery, ClientError> {
+    ) -> Result<RoutedQuery, ClientError> {
         let model = self.model();
-        let split = model.split();
-        check_vector(split.width(), query)?;
-
-        let start = Instant::now();
+        check_vector(model.split().width(), query)?;
         let (coordinates, centred) = model.project_query(query);
         let count = options.candidates.unwrap_or(model.candidates().max(options.top)).max(1);
         let most = most_candidates(model.settings().cells);
@@ -78,12 +79,19 @@ impl Collection {
                 "{count} candidates: a request can name at most {most}"
             )));
         }
-        let shortlist = self.shortlist(&centred, count, options.probe)?;
-        let route = start.elapsed();
+        Ok(RoutedQuery { coordinates, shortlist: self.shortlist(&centred, count, options.probe)? })
+    }
 
-        let start = Instant::now();
-        let (prefix, residual) = split.halves(&coordinates);
-        let cells = self.by_cell(&shortlist, canaries)?;
+    /// Rotates the query by the key of every cell of the shortlist, and mixes canaries in.
+    pub(super) fn rotate(
+        &self,
+        query: &[f32],
+        routed: &RoutedQuery,
+        canaries: usize,
+    ) -> Result<RotatedQuery, ClientError> {
+        let model = self.model();
+        let (prefix, residual) = model.split().halves(&routed.coordinates);
+        let cells = self.by_cell(&routed.shortlist, canaries)?;
         let bounds = cells.iter().flat_map(|cell| &cell.members).map(|(_, member)| match member {
             Member::Document(row) => self.index().bound(*row),
             Member::Canary(number) => {
@@ -91,7 +99,7 @@ impl Collection {
             }
         });
         let bound = bounds.fold(OperandBound::new(0.0), OperandBound::max);
-        let lengths = shortlist.iter().map(|row| self.index().length(*row));
+        let lengths = routed.shortlist.iter().map(|row| self.index().length(*row));
         let longest = lengths.fold(0.0, f64::max);
         let mut queries = Zeroizing::new(vec![0.0; cells.len() * residual.len()]);
         queries.par_chunks_mut(residual.len()).zip(&cells).for_each(|(rotated, cell)| {
@@ -101,18 +109,7 @@ impl Collection {
         let offset = query.iter().zip(model.pca().mean()).map(|(q, mu)| f64::from(*q) * mu).sum();
         let prefix_scores = self.prefix_scores(prefix, &cells)?;
         let prefix = Zeroizing::new(prefix.to_vec());
-        let rotate = start.elapsed();
-        Ok(RotatedQuery {
-            cells,
-            bound,
-            longest,
-            queries,
-            prefix,
-            prefix_scores,
-            offset,
-            route,
-            rotate,
-        })
+        Ok(RotatedQuery { cells, bound, longest, queries, prefix, prefix_scores, offset })
     }
 
     fn shortlist(
@@ -138,8 +135,7 @@ impl Collection {
         Ok(lists.swap_remove(0))
     }
 
-    /// Candidates and canaries by cell: cells in tag order, rows in handle order, as they are
-    /// sent.
+    /// Candidates and canaries by cell, cells and rows in the order of handles, as they are sent.
     fn by_cell(&self, shortlist: &[u32], canaries: usize) -> Result<Vec<ActiveCell>, ClientError> {
         let index = self.index();
         let mut named: Vec<(KeyOwner, RowHandle, Member)> = shortlist
@@ -159,12 +155,12 @@ impl Collection {
         let mut cells: Vec<ActiveCell> = named
             .chunk_by(|a, b| a.0 == b.0)
             .map(|members| ActiveCell {
-                tag: self.keys().cell_handle(members[0].0),
+                handle: self.keys().cell_handle(members[0].0),
                 owner: members[0].0,
                 members: members.iter().map(|(_, handle, member)| (*handle, *member)).collect(),
             })
             .collect();
-        cells.sort_unstable_by_key(|cell| cell.tag);
+        cells.sort_unstable_by_key(|cell| cell.handle);
         Ok(cells)
     }
 

@@ -199,6 +199,7 @@ impl Vault {
     }
 
     /// Names and lengths of the files that the manifest lists.
+    #[cfg(feature = "remote")]
     pub(crate) fn files(&self) -> impl Iterator<Item = (String, u64)> {
         let entries = self.manifest.entries.iter();
         entries.map(|(kind, entry)| (kind.file_name(entry.generation), entry.length))

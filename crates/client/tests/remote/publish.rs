@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use shard_client::remote::{
-    PublishOptions, Published, describe, publish, publish_with, vault_revision,
+use shard_client::remote::{PublishOptions, Published, describe, publish, vault_revision};
+use shard_client::{
+    ClientError, Collection, SearchOptions, Searcher, Transport, UNWATCHED, published_rows,
 };
-use shard_client::{ClientError, Collection, SearchOptions, Searcher, Transport, published_rows};
 use shard_protocol::{
     CellHandle, CollectionName, Epoch, Leak, MessageKind, Refusal, RefusalCode, Row, RowBatch,
     RowHandle, RowMac, RowMacs, declassify, message_kind,
@@ -19,9 +19,13 @@ fn all(
     owner: &Owner,
     transport: &impl Transport<Error: Into<ClientError>>,
 ) -> Result<Published, ClientError> {
-    publish(&owner.collection(), &published_rows(&owner.vault)?, transport, &|_| {
-        ControlFlow::Continue(())
-    })
+    publish(
+        &owner.collection(),
+        &published_rows(&owner.vault)?,
+        PublishOptions::default(),
+        transport,
+        &|_| ControlFlow::Continue(()),
+    )
 }
 
 fn batch(epoch: u64, rows: Vec<Row>) -> RowBatch {
@@ -86,7 +90,7 @@ fn later_publishes_send_what_changed_and_delete_what_is_gone() {
     fewer[0].coordinates[0] ^= 1;
     served.take_seen();
     let kept = batch(1, fewer.clone());
-    let done = publish(&collection, &kept, &*served, &|_| ControlFlow::Continue(())).unwrap();
+    let done = publish(&collection, &kept, PublishOptions::default(), &*served, UNWATCHED).unwrap();
     assert_eq!((done.uploaded, done.deleted, done.unchanged), (1, 20, fewer.len() - 1));
     assert_eq!(served.take_seen()[3..], [MessageKind::PublishRows, MessageKind::DeleteRows]);
     let (name, epoch) = (CollectionName::default(), Epoch(1));
@@ -103,13 +107,14 @@ fn a_publish_that_is_cut_off_anywhere_is_finished_by_the_next() {
     for (cut, late) in (0..5).flat_map(|cut| [(cut, false), (cut, true)]) {
         let served = Served::new(None);
         let broken = CutOff { late, ..CutOff::after(cut, &[MessageKind::PublishRows], &served) };
-        let first = publish(&collection, &whole, &broken, &|_| ControlFlow::Continue(()));
+        let first = publish(&collection, &whole, PublishOptions::default(), &broken, UNWATCHED);
         assert!(matches!(first, Err(ClientError::Remote(_))));
         let state = describe(&*served).unwrap();
         assert_eq!(state.current, None, "nothing is searched before all of it is there");
         let there = rows_held(&served, 1);
         assert!(there >= cut * per_batch, "{there} after {cut}");
-        let done = publish(&collection, &whole, &*served, &|_| ControlFlow::Continue(())).unwrap();
+        let done =
+            publish(&collection, &whole, PublishOptions::default(), &*served, UNWATCHED).unwrap();
         assert_eq!((done.uploaded, done.unchanged), (rows.len() - there, there));
         assert_eq!(rows_held(&served, 1), rows.len());
         assert_eq!(describe(&*served).unwrap().current, Some(Epoch(1)));
@@ -124,10 +129,10 @@ fn a_new_epoch_is_out_of_sight_until_it_is_whole() {
     let next = batch(2, published_rows(&owner.vault).unwrap().into_rows());
     let collection = owner.collection();
     let broken = CutOff::after(0, &[MessageKind::ActivateEpoch], &served);
-    assert!(publish(&collection, &next, &broken, &|_| ControlFlow::Continue(())).is_err());
+    assert!(publish(&collection, &next, PublishOptions::default(), &broken, UNWATCHED).is_err());
     let state = describe(&*served).unwrap();
     assert_eq!((state.current, state.epochs.len()), (Some(Epoch(1)), 2));
-    let done = publish(&collection, &next, &*served, &|_| ControlFlow::Continue(())).unwrap();
+    let done = publish(&collection, &next, PublishOptions::default(), &*served, UNWATCHED).unwrap();
     assert_eq!((done.uploaded, done.activated, done.epoch), (0, true, Epoch(2)));
     let state = describe(&*served).unwrap();
     assert_eq!((state.current, state.epochs.len()), (Some(Epoch(2)), 1), "the old one is erased");
@@ -146,7 +151,8 @@ fn an_outdated_copy_of_the_vault_is_refused_in_words_and_changes_nothing() {
     owner.add(5);
     all(&owner, &*served).unwrap();
     let held = rows_held(&served, 1);
-    let error = publish(&old, &old_rows, &*served, &|_| ControlFlow::Continue(())).unwrap_err();
+    let error =
+        publish(&old, &old_rows, PublishOptions::default(), &*served, UNWATCHED).unwrap_err();
     let words = format!(
         "revision {} was published and this vault is at revision {}",
         vault_revision(&owner.collection()),
@@ -164,16 +170,18 @@ fn a_publish_can_be_stopped_between_batches_and_goes_on_later() {
     let whole = batch(1, rows.clone());
     let served = Served::new(None);
     let told = AtomicUsize::new(0);
-    let stop = |progress: shard_client::remote::Progress| {
+    let stop = |progress: shard_client::Progress| {
         assert_eq!(progress.total, 600);
         told.fetch_add(1, Ordering::SeqCst);
         if progress.done > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let error = publish(&collection, &whole, &*served, &stop).unwrap_err();
+    let error =
+        publish(&collection, &whole, PublishOptions::default(), &*served, &stop).unwrap_err();
     assert!(matches!(error, ClientError::Cancelled), "{error}");
     let there = rows_held(&served, 1);
     assert!(0 < there && there < rows.len(), "{there}");
-    let done = publish(&collection, &whole, &*served, &|_| ControlFlow::Continue(())).unwrap();
+    let done =
+        publish(&collection, &whole, PublishOptions::default(), &*served, UNWATCHED).unwrap();
     assert_eq!(done.uploaded, rows.len() - there);
 }
 
@@ -189,7 +197,7 @@ fn a_collection_is_one_vaults_until_another_is_told_to_replace_it() {
     let (collection, rows) = (second.collection(), published_rows(&second.vault).unwrap());
     let options = PublishOptions { replace: true };
     let go_on = |_| ControlFlow::Continue(());
-    let done = publish_with(options, &collection, &rows, &*served, &go_on).unwrap();
+    let done = publish(&collection, &rows, options, &*served, &go_on).unwrap();
     assert_eq!((done.uploaded, done.deleted), (rows.rows().len(), held));
     assert!(matches!(all(&first, &*served), Err(ClientError::AnotherVault)));
     all(&second, &*served).unwrap();

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use shard_client::vault::{KdfCost, Unlock, Vault};
-use shard_client::{CellCount, Choice, Collection, Documents, Settings, create_vault, ingest};
+use shard_client::{
+    CellCount, Choice, Collection, Documents, Settings, UNWATCHED, create_vault, ingest,
+};
 use shard_geometry::VectorSet;
 use tempfile::TempDir;
 use zeroize::Zeroizing;
@@ -55,7 +57,7 @@ impl Owner {
     pub fn ingest(&mut self, ids: &[String]) {
         let vectors = vectors(&mut self.rng, ids.len(), self.width);
         let documents = Documents { ids, vectors: &vectors, sample_queries: None };
-        ingest(&mut self.vault, &documents, &|_| (), &mut self.rng).unwrap();
+        ingest(&mut self.vault, &documents, UNWATCHED, &mut self.rng).unwrap();
     }
 
     pub fn path(&self) -> PathBuf {

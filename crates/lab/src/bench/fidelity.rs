@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use shard_geometry::Ranked;
+use shard_client::Hit;
 
 /// How many of the first documents an overlap is about.
 const TOP: usize = 10;
@@ -25,17 +25,17 @@ impl Fidelity {
     ///
     /// # Panics
     /// When they are not of the same documents.
-    pub fn of(encrypted: &[Ranked], plain: &[Ranked]) -> Self {
+    pub fn of(encrypted: &[Hit], plain: &[Hit]) -> Self {
         assert_eq!(encrypted.len(), plain.len(), "rankings of one shortlist");
         let scores: HashMap<u32, f64> = plain.iter().map(|hit| (hit.row, hit.score)).collect();
         let pairs: Vec<(f64, f64)> =
             encrypted.iter().map(|hit| (hit.score, scores[&hit.row])).collect();
         let error = pairs.iter().map(|(e, p)| (e - p).abs()).fold(0.0, f64::max);
-        let first = |ranking: &[Ranked]| -> HashSet<u32> {
+        let first = |ranking: &[Hit]| -> HashSet<u32> {
             ranking.iter().take(TOP).map(|hit| hit.row).collect()
         };
         let (ours, theirs) = (first(encrypted), first(plain));
-        let top = |ranking: &[Ranked]| ranking.first().map(|hit| hit.row);
+        let top = |ranking: &[Hit]| ranking.first().map(|hit| hit.row);
         Self {
             max_abs_error: error,
             top1_flip: top(encrypted) != top(plain),
@@ -72,8 +72,8 @@ fn kendall_tau(pairs: &[(f64, f64)]) -> f64 {
 mod tests {
     use super::*;
 
-    fn ranking(scores: &[(u32, f64)]) -> Vec<Ranked> {
-        scores.iter().map(|&(row, score)| Ranked { row, score }).collect()
+    fn ranking(scores: &[(u32, f64)]) -> Vec<Hit> {
+        scores.iter().map(|&(row, score)| Hit { id: row.to_string(), row, score }).collect()
     }
 
     #[test]

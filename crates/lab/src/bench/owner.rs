@@ -6,16 +6,16 @@ use rand::rand_core::UnwrapErr;
 use rand::rngs::SysRng;
 use shard_client::vault::{KdfCost, MIN_KEY_FILE_BYTES, Unlock};
 use shard_client::{
-    CellCount, Choice, Collection, Documents, SearchOptions, Settings, create_vault, ingest,
+    CellCount, Choice, Collection, Documents, Hit, SearchOptions, Settings, create_vault, ingest,
     published_rows,
 };
-use shard_geometry::{Ranked, VectorSet};
+use shard_geometry::VectorSet;
 use shard_protocol::RowBatch;
 use zeroize::Zeroizing;
 
 use super::arguments::CorpusArguments;
 use super::corpus::Corpus;
-use shard_cli::output::progress;
+use shard_cli::output::{follow, progress};
 
 /// The data owner of one run.
 pub struct Owner {
@@ -56,7 +56,7 @@ impl Owner {
         let ids: Vec<String> = (0..documents.rows()).map(|row| row.to_string()).collect();
         let to_ingest = Documents { ids: &ids, vectors: &documents, sample_queries: None };
         let bar = progress("protecting", ids.len());
-        let done = ingest(&mut vault, &to_ingest, &|rows| bar.inc(rows as u64), &mut rng);
+        let done = ingest(&mut vault, &to_ingest, &follow(&bar), &mut rng);
         bar.finish_and_clear();
         done?;
         let collection = Collection::open(&vault)?;
@@ -70,7 +70,7 @@ impl Owner {
     }
 
     /// Every candidate of a query, ranked without encryption.
-    pub fn in_the_clear(&self, query: &[f32]) -> Result<Vec<Ranked>> {
+    pub fn in_the_clear(&self, query: &[f32]) -> Result<Vec<Hit>> {
         Ok(self.collection.search_in_the_clear(&self.rows, query, &self.options)?)
     }
 }

@@ -5,7 +5,6 @@
 //! client asks again as soon as it has its answer. In an open loop searches arrive at random at a
 //! given rate, and a search's time counts from its arrival, so that a queue shows.
 
-use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -17,14 +16,14 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rayon::ThreadPoolBuilder;
 use serde::Serialize;
-use shard_client::remote::{Remote, publish};
+use shard_client::remote::{PublishOptions, Remote, publish};
 use shard_client::{Collection, SearchOptions, Searcher};
 
 use super::arguments::Serve;
 use super::corpus::Corpus;
 use super::owner::Owner;
 use super::served::{Served, Site, shard};
-use shard_cli::output::{Output, bytes, percentile, progress, table};
+use shard_cli::output::{Output, bytes, follow, percentile, progress, table};
 
 /// Numbers of concurrent searches of a ramp.
 const RAMP: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -102,10 +101,9 @@ pub fn run(arguments: &Serve, output: &Output<'_>) -> Result<()> {
 
     let start = Instant::now();
     let bar = progress("publishing", owner.rows.rows().len());
-    publish(&owner.collection, &owner.rows, &server.connect("bench")?, &|progress| {
-        bar.set_position(progress.done);
-        ControlFlow::Continue(())
-    })?;
+    let connection = server.connect("bench")?;
+    let options = PublishOptions::default();
+    publish(&owner.collection, &owner.rows, options, &connection, &follow(&bar))?;
     bar.finish_and_clear();
     let publish_seconds = start.elapsed().as_secs_f64();
 

@@ -8,7 +8,7 @@ fn a_rekey_keeps_the_model_and_changes_every_name_and_row() {
         let (before, names) = (world.collection(), world.handles());
         let kept = model_drift(&world.vault).unwrap();
         let rows = published_rows(&world.vault).unwrap().into_rows();
-        let done = rekey(&mut world.vault, &|_| (), &mut world.rng).unwrap();
+        let done = rekey(&mut world.vault, UNWATCHED, &mut world.rng).unwrap();
         assert_eq!(done, NewEpoch { epoch: Epoch(2), documents: 30 });
         let after = world.collection();
         assert_eq!(after.epoch(), Epoch(2));
@@ -43,7 +43,7 @@ fn a_refit_fits_the_documents_that_are_there() {
     assert!(reasons.iter().any(|reason| matches!(reason, RefitReason::Growth { late: 60, .. })));
 
     let names = world.handles();
-    let done = refit(&mut world.vault, None, &|_| (), &mut world.rng).unwrap();
+    let done = refit(&mut world.vault, None, UNWATCHED, &mut world.rng).unwrap();
     assert_eq!(done, NewEpoch { epoch: Epoch(2), documents: 100 });
     assert!(world.handles().is_disjoint(&names));
     let fresh = model_drift(&world.vault).unwrap();
@@ -80,9 +80,9 @@ fn documents_like_the_fitted_ones_are_no_drift() {
 #[test]
 fn a_new_epoch_of_an_empty_vault_is_refused() {
     let mut world = World::empty(CellCount::Cells(4));
-    let refitted = refit(&mut world.vault, None, &|_| (), &mut world.rng);
+    let refitted = refit(&mut world.vault, None, UNWATCHED, &mut world.rng);
     assert!(matches!(refitted, Err(ClientError::Empty)));
-    let rekeyed = rekey(&mut world.vault, &|_| (), &mut world.rng);
+    let rekeyed = rekey(&mut world.vault, UNWATCHED, &mut world.rng);
     assert!(matches!(rekeyed, Err(ClientError::Empty)));
 }
 
@@ -92,7 +92,7 @@ fn a_refit_that_cannot_be_changes_nothing() {
     let most: Vec<String> = ids(0..17);
     world.delete(&most.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
     let generation = world.vault.generation();
-    let refitted = refit(&mut world.vault, None, &|_| (), &mut world.rng);
+    let refitted = refit(&mut world.vault, None, UNWATCHED, &mut world.rng);
     assert!(matches!(refitted, Err(ClientError::Cells(_))));
     assert_eq!(world.vault.generation(), generation);
     world.check();
@@ -108,10 +108,10 @@ fn two_epochs_of_one_number_share_no_keys_and_no_names() {
         let entry = entry.unwrap();
         std::fs::copy(entry.path(), earlier.join(entry.file_name())).unwrap();
     }
-    rekey(&mut world.vault, &|_| (), &mut world.rng).unwrap();
+    rekey(&mut world.vault, UNWATCHED, &mut world.rng).unwrap();
     let names = world.handles();
     world.vault = Vault::open(&earlier, &unlock()).unwrap();
-    let done = rekey(&mut world.vault, &|_| (), &mut world.rng).unwrap();
+    let done = rekey(&mut world.vault, UNWATCHED, &mut world.rng).unwrap();
     assert_eq!(done.epoch, Epoch(2));
     assert!(world.handles().is_disjoint(&names));
     world.check();

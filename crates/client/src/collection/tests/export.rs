@@ -1,7 +1,4 @@
-use std::ops::ControlFlow;
-
 use super::*;
-use crate::remote::{BackupOptions, backup, publish};
 
 fn colleague() -> Unlock {
     Unlock::KeyFile(Zeroizing::new(vec![3; MIN_KEY_FILE_BYTES]))
@@ -56,24 +53,18 @@ fn an_exported_vault_refuses_everything_but_a_search() {
     let documents = Documents { ids: &names, vectors: &more, sample_queries: None };
     let elsewhere = world.directory.path().join("elsewhere");
     let refusals = [
-        ingest(&mut vault, &documents, &|_| (), &mut rng).map(drop),
-        synchronise(&mut vault, &documents, &|_| (), &mut rng).map(drop),
+        ingest(&mut vault, &documents, UNWATCHED, &mut rng).map(drop),
+        synchronise(&mut vault, &documents, UNWATCHED, &mut rng).map(drop),
         delete_documents(&mut vault, &names, MissingIds::Refuse, &mut rng).map(drop),
-        refit(&mut vault, None, &|_| (), &mut rng).map(drop),
-        rekey(&mut vault, &|_| (), &mut rng).map(drop),
+        refit(&mut vault, None, UNWATCHED, &mut rng).map(drop),
+        rekey(&mut vault, UNWATCHED, &mut rng).map(drop),
         export_query_vault(&vault, &elsewhere, &colleague(), cost(), &mut rng).map(drop),
         vault.prepare_recovery(&mut rng).map(drop).map_err(ClientError::from),
-        published_rows(&vault).map(drop),
         stored_vectors(&vault).map(drop),
         model_drift(&vault).map(drop),
     ];
-    let searcher = searcher(&world.vault);
-    let (server, go_on) = (searcher.transport(), |_| ControlFlow::Continue(()));
-    let saved = backup(&mut vault, BackupOptions::default(), server, &go_on).map(drop);
-    let (theirs, rows) = (Collection::open(&vault).unwrap(), published_rows(&world.vault).unwrap());
-    let published = publish(&theirs, &rows, server, &go_on);
-    assert!(matches!(published, Err(ClientError::SearchOnly)), "{published:?}");
-    for refusal in refusals.into_iter().chain([saved]) {
+    assert!(matches!(published_rows(&vault), Err(ClientError::RowsOnServer)));
+    for refusal in refusals {
         let error = refusal.unwrap_err();
         assert!(matches!(error, ClientError::Vault(VaultError::QueryVault { .. })), "{error}");
         assert!(error.to_string().contains("query vault"), "{error}");
@@ -82,12 +73,28 @@ fn an_exported_vault_refuses_everything_but_a_search() {
     assert!(!elsewhere.exists());
 }
 
+#[cfg(feature = "remote")]
+#[test]
+fn an_exported_vault_is_neither_published_nor_backed_up() {
+    use crate::remote::{BackupOptions, PublishOptions, backup, publish};
+
+    let mut world = World::with(CellCount::Cells(4), 20);
+    let mut vault = exported(&mut world);
+    let searcher = searcher(&world.vault);
+    let server = searcher.transport();
+    let saved = backup(&mut vault, BackupOptions::default(), server, UNWATCHED);
+    assert!(matches!(saved, Err(ClientError::Vault(VaultError::QueryVault { .. }))), "{saved:?}");
+    let (theirs, rows) = (Collection::open(&vault).unwrap(), published_rows(&world.vault).unwrap());
+    let published = publish(&theirs, &rows, PublishOptions::default(), server, UNWATCHED);
+    assert!(matches!(published, Err(ClientError::SearchOnly)), "{published:?}");
+}
+
 #[test]
 fn a_rekey_revokes_an_exported_vault() {
     let mut world = World::with(CellCount::Cells(4), 40);
     let query_vault = exported(&mut world);
     let colleague = Collection::open(&query_vault).unwrap();
-    rekey(&mut world.vault, &|_| (), &mut world.rng).unwrap();
+    rekey(&mut world.vault, UNWATCHED, &mut world.rng).unwrap();
     // The server holds the new epoch and no other.
     let searcher = searcher(&world.vault);
     let query = vectors(&mut world.rng, 1, WIDTH);

@@ -5,6 +5,7 @@ mod epoch;
 mod export;
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -15,6 +16,7 @@ use tempfile::TempDir;
 use zeroize::Zeroizing;
 
 use super::*;
+use crate::progress::{Progress, UNWATCHED};
 use crate::search::{SearchOptions, Searcher};
 use crate::settings::{CellCount, Choice};
 use crate::vault::{MIN_KEY_FILE_BYTES, VaultAccess, VaultError};
@@ -76,7 +78,7 @@ impl World {
 
     fn ingest(&mut self, ids: &[String], vectors: &VectorSet) -> Ingested {
         let documents = Documents { ids, vectors, sample_queries: None };
-        ingest(&mut self.vault, &documents, &|_| (), &mut self.rng).unwrap()
+        ingest(&mut self.vault, &documents, UNWATCHED, &mut self.rng).unwrap()
     }
 
     fn delete(&mut self, ids: &[&str]) -> Result<Deleted, ClientError> {
@@ -123,7 +125,7 @@ fn searcher(vault: &Vault) -> Searcher<Embedded> {
 
 fn found(searcher: &Searcher<Embedded>, collection: &Collection, query: &[f32]) -> Vec<String> {
     let answer = searcher.search(collection, query, &SearchOptions::default()).unwrap();
-    answer.hits.iter().map(|hit| collection.index().id(hit.row).to_owned()).collect()
+    answer.hits.into_iter().map(|hit| hit.id).collect()
 }
 
 #[test]
@@ -135,12 +137,13 @@ fn of_two_ingests_at_once_the_second_is_refused_before_it_works() {
     let documents = Documents { ids: &names, vectors: &more, sample_queries: None };
     let refused = std::sync::OnceLock::new();
     let attempt = std::sync::Mutex::new(&mut second);
-    let try_again = |_| {
+    let try_again = |_: Progress| {
         refused.get_or_init(|| {
             let mut rng = ChaCha20Rng::seed_from_u64(2);
-            let worked = |_| panic!("work in vain");
+            let worked = |_: Progress| panic!("work in vain");
             ingest(&mut attempt.lock().unwrap(), &documents, &worked, &mut rng).unwrap_err()
         });
+        ControlFlow::Continue(())
     };
     ingest(&mut world.vault, &documents, &try_again, &mut world.rng).unwrap();
     let error = refused.into_inner().expect("the second ingest was tried");
@@ -148,7 +151,7 @@ fn of_two_ingests_at_once_the_second_is_refused_before_it_works() {
     assert!(error.to_string().contains("another process is writing"));
     // Now it may, from what the first has left.
     let mut second = Vault::open(world.vault.directory(), &unlock()).unwrap();
-    ingest(&mut second, &documents, &|_| (), &mut world.rng).unwrap();
+    ingest(&mut second, &documents, UNWATCHED, &mut world.rng).unwrap();
 }
 
 #[test]
@@ -157,12 +160,12 @@ fn a_synchronised_vault_holds_what_was_given_and_nothing_else() {
     let first = vectors(&mut world.rng, 20, WIDTH);
     let names = ids(0..20);
     let documents = Documents { ids: &names, vectors: &first, sample_queries: None };
-    let done = synchronise(&mut world.vault, &documents, &|_| (), &mut world.rng).unwrap();
+    let done = synchronise(&mut world.vault, &documents, UNWATCHED, &mut world.rng).unwrap();
     assert_eq!(done, Ingested { added: 20, replaced: 0, deleted: 0, fitted: true });
     let second = vectors(&mut world.rng, 15, WIDTH);
     let names = ids(10..25);
     let documents = Documents { ids: &names, vectors: &second, sample_queries: None };
-    let done = synchronise(&mut world.vault, &documents, &|_| (), &mut world.rng).unwrap();
+    let done = synchronise(&mut world.vault, &documents, UNWATCHED, &mut world.rng).unwrap();
     assert_eq!(done, Ingested { added: 5, replaced: 10, deleted: 10, fitted: false });
     assert_eq!(world.collection().index().ids(), names);
     assert_eq!(stored_vectors(&world.vault).unwrap().values(), second.values());
@@ -171,8 +174,24 @@ fn a_synchronised_vault_holds_what_was_given_and_nothing_else() {
     let names = ids(50..60);
     let third = vectors(&mut world.rng, 10, WIDTH);
     let documents = Documents { ids: &names, vectors: &third, sample_queries: None };
-    let done = synchronise(&mut world.vault, &documents, &|_| (), &mut world.rng).unwrap();
+    let done = synchronise(&mut world.vault, &documents, UNWATCHED, &mut world.rng).unwrap();
     assert_eq!((done.added, done.deleted), (10, 15));
+    world.check();
+}
+
+#[test]
+fn an_ingest_that_is_ended_changes_nothing() {
+    let mut world = World::with(CellCount::Micro, 30);
+    let generation = world.vault.generation();
+    let (more, names) = (vectors(&mut world.rng, 5, WIDTH), ids(100..105));
+    let documents = Documents { ids: &names, vectors: &more, sample_queries: None };
+    let end = |progress: Progress| {
+        assert_eq!(progress, Progress { done: 5, total: 5 });
+        ControlFlow::Break(())
+    };
+    let ended = ingest(&mut world.vault, &documents, &end, &mut world.rng);
+    assert!(matches!(ended, Err(ClientError::Cancelled)));
+    assert_eq!(world.vault.generation(), generation);
     world.check();
 }
 
@@ -186,9 +205,9 @@ fn every_document_is_projected_once() {
         let more = vectors(&mut world.rng, 7, WIDTH);
         world.ingest(&ids(48..55), &more);
         assert_eq!(projected(), 7);
-        rekey(&mut world.vault, &|_| (), &mut world.rng).unwrap();
+        rekey(&mut world.vault, UNWATCHED, &mut world.rng).unwrap();
         assert_eq!(projected(), 55);
-        refit(&mut world.vault, None, &|_| (), &mut world.rng).unwrap();
+        refit(&mut world.vault, None, UNWATCHED, &mut world.rng).unwrap();
         assert_eq!(projected(), 55);
         world.delete(&["doc-3"]).unwrap();
         assert_eq!(projected(), 0);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use sha2::{Digest, Sha256};
 
 /// A SHA-256 digest; 64 lower-case hexadecimal digits as text.
@@ -15,21 +16,14 @@ impl Sha256Digest {
 
     /// Reads 64 hexadecimal digits of either case.
     pub(super) fn parse(digits: &str) -> Option<Self> {
-        let mut bytes = [0; 32];
-        // Checked first: the parser of integers would let a sign pass.
-        if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return None;
-        }
-        for (at, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&digits[2 * at..][..2], 16).ok()?;
-        }
-        Some(Self(bytes))
+        let bytes = HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()?;
+        Some(Self(bytes.try_into().ok()?))
     }
 }
 
 impl fmt::Display for Sha256Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        HEXLOWER.encode_display(&self.0).fmt(f)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
 
 use super::*;
 
@@ -38,9 +37,9 @@ struct Bench {
 }
 
 impl Bench {
-    fn open(&self, size: usize) -> Result<(Numbered, usize), ClientError> {
+    fn open(&self, size: usize) -> Numbered {
         let number = self.opened.fetch_add(1, Ordering::SeqCst);
-        Ok((Numbered { number, size, remaining: 3 }, KEY_BYTES))
+        Numbered { number, size, remaining: 3 }
     }
 
     /// The number of the session that served, with the bytes of its keys.
@@ -49,32 +48,19 @@ impl Bench {
         size: usize,
         ask: impl Fn(&Numbered) -> Result<(), ClientError>,
     ) -> Result<(usize, usize), ClientError> {
-        let exchanged = self.pool.request(
-            &size,
-            || self.open(size),
-            |session| {
-                session.remaining -= 1;
-                ask(session).map(|()| exchanged(session.number))
-            },
-        )?;
-        Ok((exchanged.opened[0], exchanged.bytes_once))
+        let mut sent = 0;
+        self.pool.request(&size, |session| {
+            let session = session.get_or_insert_with(|| {
+                sent += KEY_BYTES;
+                self.open(size)
+            });
+            session.remaining -= 1;
+            ask(session).map(|()| (session.number, sent))
+        })
     }
 
     fn served(&self, size: usize) -> (usize, usize) {
         self.request(size, |_| Ok(())).unwrap()
-    }
-}
-
-fn exchanged(number: usize) -> Exchanged<usize> {
-    Exchanged {
-        opened: vec![number],
-        bytes_up: 0,
-        bytes_down: 0,
-        bytes_once: 0,
-        responses: 1,
-        encrypt: Duration::ZERO,
-        server: Duration::ZERO,
-        open: Duration::ZERO,
     }
 }
 
