@@ -7,7 +7,7 @@ use shard_protocol::{
 };
 use shard_store::{RedbRows, RowStore, StoreOptions};
 
-use crate::support::{Desk, number, parsed};
+use crate::support::{Desk, parsed};
 
 /// A directory with ten rows, three of which were deleted.
 fn fill(directory: &Path) -> RedbRows {
@@ -76,37 +76,4 @@ fn a_damaged_row_is_named() {
     let problems = found["problems"].as_array().unwrap();
     let named = "collection main, epoch 1, row 0000000000000005";
     assert!(problems.iter().any(|problem| problem.as_str().unwrap().contains(named)), "{found}");
-}
-
-#[test]
-fn the_bench_of_the_store_reports_every_figure() {
-    let desk = Desk::new();
-    let report = parsed(&desk.succeeds(&[
-        "bench",
-        "store",
-        "--rows",
-        "300",
-        "--width",
-        "8",
-        "--cells",
-        "5",
-        "--batch",
-        "100",
-        "--candidates",
-        "12",
-        "--active",
-        "3",
-        "--trials",
-        "4",
-        "--directory",
-        ".",
-        "--json",
-        "-",
-    ]));
-    for figure in ["rows_per_second", "file_bytes", "open_after_kill_ms", "compacted_bytes"] {
-        assert!(number(&report, figure) > 0.0, "{report}");
-    }
-    assert_eq!((number(&report, "rows"), number(&report, "deleted")), (300.0, 100.0));
-    assert!(number(&report["warm_fetch_ms"], "p50") <= number(&report["warm_fetch_ms"], "p99"));
-    desk.refused(&["bench", "store", "--rows", "3"], &["more cells than rows"]);
 }

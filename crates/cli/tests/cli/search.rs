@@ -213,8 +213,15 @@ fn an_explanation_has_every_figure_of_the_report_and_names_the_leaks() {
     let plain = desk.succeeds(&search);
     assert!(leaks.iter().all(|leak| !plain.contains(leak)), "{plain}");
     assert!(!text.contains("session-linkage"), "nothing was merged: {text}");
-    let merged = desk.succeeds(&[&search[..], &["--explain", "--objective", "bytes"]].concat());
-    assert!(merged.contains("session-linkage"), "{merged}");
+}
+
+#[test]
+fn merging_is_named_as_what_links_requests() {
+    let desk = Desk::with_vault("micro", &random_rows(60, 16, 1));
+    let search = ["search", VAULT, "--query", "query.npy", "--key-file", KEY, "--explain"];
+    let explained = |flags: &[&str]| desk.succeeds(&[&search[..], flags].concat());
+    assert!(!explained(&["--objective", "compute"]).contains("session-linkage"));
+    assert!(explained(&["--objective", "bytes"]).contains("session-linkage"));
 }
 
 #[test]

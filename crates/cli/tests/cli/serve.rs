@@ -141,3 +141,24 @@ async fn the_certificate_that_is_served_has_the_printed_fingerprint() {
     assert_eq!(status(&client, &format!("{}/healthz", served.url), "").await, 200);
     assert_eq!(served.end().0, Some(0));
 }
+
+/// `shard-lab` is built with the paper's slot layout; a server built as `shard` says that it is not.
+#[cfg(not(feature = "slots"))]
+#[tokio::test]
+async fn messages_of_the_slot_layout_are_refused_by_name() {
+    use shard_protocol::{Limits, Operation, Refusal, RefusalCode, http};
+    let desk = Desk::new();
+    let served = Served::start(&desk, &["--plain", "--log-level", "error"]);
+    for (kind, operation) in [(7, Operation::Sessions), (8, Operation::Rerank)] {
+        let message = [b"SHRD\x01\0".as_slice(), &[kind, 0], &[0; 100]].concat();
+        let url = format!("{}/{}", served.url, http::operation("papers", operation));
+        let request = client(None).post(url).header("content-type", http::MEDIA_TYPE);
+        let answer = request.body(message).send().await.expect("an answer");
+        assert_eq!(answer.status(), 400);
+        let body = answer.bytes().await.expect("a body");
+        let refusal = Refusal::decode(&body, &Limits::default()).expect("a refusal");
+        assert_eq!(refusal.code, RefusalCode::Malformed);
+        assert!(refusal.text.contains("slot layout"), "{}", refusal.text);
+    }
+    assert_eq!(served.end(), (Some(0), String::new()));
+}

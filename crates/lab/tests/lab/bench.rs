@@ -226,6 +226,39 @@ fn parameter_sets_are_measured_or_refused_for_their_security() {
 }
 
 #[test]
+fn the_bench_of_the_store_reports_every_figure() {
+    let desk = Desk::new();
+    let report = parsed(&desk.succeeds(&[
+        "bench",
+        "store",
+        "--rows",
+        "300",
+        "--width",
+        "8",
+        "--cells",
+        "5",
+        "--batch",
+        "100",
+        "--candidates",
+        "12",
+        "--active",
+        "3",
+        "--trials",
+        "4",
+        "--directory",
+        ".",
+        "--json",
+        "-",
+    ]));
+    for figure in ["rows_per_second", "file_bytes", "open_after_kill_ms", "compacted_bytes"] {
+        assert!(number(&report, figure) > 0.0, "{report}");
+    }
+    assert_eq!((number(&report, "rows"), number(&report, "deleted")), (300.0, 100.0));
+    assert!(number(&report["warm_fetch_ms"], "p50") <= number(&report["warm_fetch_ms"], "p99"));
+    desk.refused(&["bench", "store", "--rows", "3"], &["more cells than rows"]);
+}
+
+#[test]
 fn impossible_workloads_are_refused() {
     let desk = desk();
     let vectors = ["bench", "rerank", "--docs", "docs.npy", "--queries", "queries.npy"];

@@ -88,7 +88,10 @@ fn claims_are_judged_by_the_tables_that_were_made() {
 #[test]
 fn what_cannot_be_made_is_said() {
     let desk = desk();
-    desk.refused(&["reproduce", "utility", "--data", "nowhere"], &["nowhere", "docs.npy"]);
+    for table in ["utility", "claims"] {
+        let nowhere = ["reproduce", table, "--data", "nowhere"];
+        desk.refused(&nowhere, &["nowhere", "docs.npy", "scifact"]);
+    }
     desk.write("data/scifact/ids.txt", "d0\n");
     desk.refused(&["reproduce", "utility", "--data", "data"], &["ids.txt"]);
     let unknown = desk.shard(&["reproduce", "utilities", "--data", "data"]).output();
