@@ -4,12 +4,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use shard_audit::baselines::Baseline;
-use shard_client::remote::ServerAddress;
-use shard_client::{CellCount, Choice, LayoutChoice, Settings, TransformKind};
-use shard_rlwe::Objective;
-#[cfg(feature = "slots")]
-use shard_rlwe::slots::SlotsParameters;
+use shard::baselines::Baseline;
+use shard::remote::ServerAddress;
+use shard::{CellCount, Choice, LayoutChoice, Objective, Settings, TransformKind};
 
 use crate::commands::audit::Audit;
 use crate::commands::delete::Delete;
@@ -21,7 +18,6 @@ use crate::commands::rekey::Rekey;
 use crate::commands::serve::Serve;
 use crate::commands::token::TokenCommand;
 use crate::remote::{ConnectionArguments, ServerArguments};
-use shard::baselines::{self, Baselines};
 
 /// Private dense retrieval: the server ranks vectors it cannot read for queries it cannot see.
 #[derive(Parser)]
@@ -30,10 +26,12 @@ pub struct Arguments {
     /// Also write the result as JSON to FILE, or with `-` to standard output instead of text
     #[arg(long, global = true, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
+/// What to do.
 #[derive(Subcommand)]
 pub enum Command {
     /// Protect and search a shipped corpus end to end, with the server in this process
@@ -64,6 +62,7 @@ pub enum Command {
     Serve(Box<Serve>),
     /// Make, list and revoke the tokens of a server
     Token {
+        /// What to do with tokens
         #[command(subcommand)]
         token: TokenCommand,
     },
@@ -118,6 +117,7 @@ pub struct PlanArguments {
     pub width: usize,
 }
 
+/// How vectors lie in ciphertexts.
 #[cfg(feature = "slots")]
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LayoutName {
@@ -128,21 +128,25 @@ pub enum LayoutName {
 }
 
 impl PlanArguments {
+    /// How vectors lie in ciphertexts.
+    #[cfg(feature = "slots")]
+    pub fn layout(&self) -> LayoutChoice {
+        match self.layout {
+            LayoutName::Coefficients => LayoutChoice::Coefficients,
+            LayoutName::Slots => LayoutChoice::Slots {
+                parameters: shard::SlotsParameters::paper(),
+                cells: self.width,
+            },
+        }
+    }
+
+    /// How vectors lie in ciphertexts.
     #[cfg(not(feature = "slots"))]
     pub fn layout(&self) -> LayoutChoice {
         LayoutChoice::Coefficients
     }
 
-    #[cfg(feature = "slots")]
-    pub fn layout(&self) -> LayoutChoice {
-        match self.layout {
-            LayoutName::Coefficients => LayoutChoice::Coefficients,
-            LayoutName::Slots => {
-                LayoutChoice::Slots { parameters: SlotsParameters::paper(), cells: self.width }
-            }
-        }
-    }
-
+    /// What requests are to be good at; `None` is left to the link.
     pub fn objective(&self) -> Option<Objective> {
         match (self.link, self.objective) {
             (Some(megabits), _) => Some(Objective::Link(megabits * 1e6)),
@@ -154,6 +158,7 @@ impl PlanArguments {
     }
 }
 
+/// What requests are to be good at.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum ObjectiveName {
     /// The shortest time over the link to the server as it shows itself; without a server,
@@ -248,7 +253,7 @@ pub struct Ingest {
     pub vault: VaultArguments,
     /// Vectors: .npy (f16, f32, f64), .jsonl or .jsonl.gz (`id`, `vector`), or .parquet
     pub documents: PathBuf,
-    /// Ids for a .npy, one a line [default: row numbers]
+    /// Ids for a .npy, one per line [default: row numbers]
     #[arg(long, value_name = "FILE")]
     pub ids: Option<PathBuf>,
     /// Queries to make the automatic choices for [default: documents with noise]
@@ -302,7 +307,7 @@ pub struct Restore {
 pub struct Search {
     #[command(flatten)]
     pub vault: VaultArguments,
-    /// Query vectors: .npy with one query or one a row, .jsonl or .parquet
+    /// Query vectors: .npy with one query or one per row, .jsonl or .parquet
     #[arg(long, visible_alias = "queries", value_name = "FILE")]
     pub query: PathBuf,
     /// Server and collection, https://HOST:PORT/NAME [default: a server in this process]
@@ -331,8 +336,8 @@ pub struct Search {
     #[arg(
         long,
         value_name = "NAME",
-        value_parser = baselines::one,
-        conflicts_with_all = ["nprobe", "objective", "link", "layout", "width", "explain"]
+        alias = "foil",
+        conflicts_with_all = BASELINE_CONFLICTS
     )]
     pub baseline: Option<Baseline>,
 }
@@ -344,7 +349,7 @@ pub struct Eval {
     /// Query vectors
     #[arg(long, value_name = "FILE")]
     pub queries: PathBuf,
-    /// Ids of the queries in a .npy, one a line
+    /// Ids of the queries in a .npy, one per line
     #[arg(long, value_name = "FILE")]
     pub query_ids: Option<PathBuf>,
     /// Judgements: BEIR's tab-separated columns or TREC's four
@@ -356,7 +361,7 @@ pub struct Eval {
     #[command(flatten)]
     pub plan: PlanArguments,
     /// Judge other ways to protect the vault's vectors as well, by commas, or `all`
-    #[arg(long, value_name = "NAME", value_parser = baselines::several)]
+    #[arg(long, value_name = "NAME", alias = "foil", value_parser = baselines)]
     pub baseline: Option<Baselines>,
 }
 
@@ -420,6 +425,36 @@ pub struct Compact {
     pub operator: OperatorArguments,
 }
 
+/// Flags that say how Shard searches, of which a baseline knows nothing.
+#[cfg(feature = "slots")]
+const BASELINE_CONFLICTS: [&str; 6] = ["nprobe", "objective", "link", "layout", "width", "explain"];
+#[cfg(not(feature = "slots"))]
+const BASELINE_CONFLICTS: [&str; 4] = ["nprobe", "objective", "link", "explain"];
+
+/// Several baselines, as one flag names them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Baselines(pub Vec<Baseline>);
+
+/// Names by commas, each counting once; or `all`, which leaves `raw` out, since raw search is what
+/// all others are compared with.
+fn baselines(names: &str) -> Result<Baselines, String> {
+    if names == "all" {
+        return Ok(Baselines(
+            Baseline::ALL.into_iter().filter(|&baseline| baseline != Baseline::Raw).collect(),
+        ));
+    }
+    let mut baselines = Vec::new();
+    for name in names.split(',') {
+        let baseline = Baseline::from_str(name)
+            .map_err(|error| format!("{error}, and all for all of them"))?;
+        if !baselines.contains(&baseline) {
+            baselines.push(baseline);
+        }
+    }
+    Ok(Baselines(baselines))
+}
+
+/// A number that is at least 1.
 pub fn positive(text: &str) -> Result<usize, String> {
     match usize::from_str(text) {
         Ok(0) => Err("must be at least 1".into()),
@@ -439,6 +474,7 @@ fn choice(text: &str) -> Result<Choice, String> {
     if text == "auto" { Ok(Choice::Auto) } else { positive(text).map(Choice::Fixed) }
 }
 
+/// A number of cells, or `micro`.
 pub fn cells(text: &str) -> Result<CellCount, String> {
     if text == "micro" { Ok(CellCount::Micro) } else { positive(text).map(CellCount::Cells) }
 }
@@ -451,6 +487,27 @@ mod tests {
     #[test]
     fn flags_are_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn lists_of_baselines_keep_their_order_and_count_each_once() {
+        let listed = baselines("pq-only,gaussian=512,pq-only").unwrap();
+        assert_eq!(listed.0, [Baseline::PqOnly, Baseline::Gaussian { epsilon: 512.0 }]);
+        let all = baselines("all").unwrap().0;
+        assert_eq!(all.len(), Baseline::ALL.len() - 1);
+        assert!(!all.contains(&Baseline::Raw));
+        for names in ["", "global,", "global,all", "rot13"] {
+            let error = baselines(names).unwrap_err();
+            assert!(error.contains("pq-only") && error.contains("all"), "{error}");
+        }
+    }
+
+    #[test]
+    fn old_names_of_flags_are_taken() {
+        let search = ["shard", "search", "v", "--query", "q.npy"];
+        let parse = |flags: &[&str]| Arguments::try_parse_from([&search[..], flags].concat());
+        assert!(parse(&["--foil", "global"]).is_ok());
+        assert!(parse(&["--objective", "latency"]).is_ok());
     }
 
     #[test]

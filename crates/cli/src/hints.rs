@@ -1,16 +1,25 @@
 //! What a user of the command can do about an error of the libraries, in the command's own words.
 
-use shard_client::ClientError;
-use shard_client::remote::{BackupError, RemoteError};
+use shard::remote::{BackupError, RemoteError};
+use shard::server::StartError;
+use shard::{ClientError, Error};
 
 /// A hint to put behind the message of an error, if there is one to give.
 pub fn hint(error: &anyhow::Error) -> Option<&'static str> {
     error.chain().find_map(|cause| {
-        cause
-            .downcast_ref()
-            .and_then(of_client)
-            .or_else(|| cause.downcast_ref().and_then(of_remote))
+        let of_error = cause.downcast_ref().and_then(of_library);
+        let of_error = of_error.or_else(|| cause.downcast_ref().and_then(of_client));
+        of_error.or_else(|| cause.downcast_ref().and_then(of_remote))
     })
+}
+
+fn of_library(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::Client(error) => of_client(error),
+        Error::Start(StartError::PublicWithoutTls(_)) => Some("leave out --plain"),
+        Error::Start(StartError::PublicWithoutToken(_)) => Some("`shard token create` makes one"),
+        _ => None,
+    }
 }
 
 fn of_client(error: &ClientError) -> Option<&'static str> {
@@ -53,7 +62,7 @@ mod tests {
         let asks = || RemoteError::Unauthorised { server: server(), given: false };
         let refused = RemoteError::Unauthorised { server: server(), given: true };
         let bare = Err::<(), _>(asks()).context("connecting").unwrap_err();
-        let wrapped = anyhow::Error::new(ClientError::from(asks()));
+        let wrapped = anyhow::Error::new(Error::from(asks()));
         assert_eq!(hint(&bare), hint(&wrapped));
         assert!(hint(&bare).is_some_and(|hint| hint.contains("SHARD_TOKEN")));
         assert_eq!(hint(&refused.into()), None);

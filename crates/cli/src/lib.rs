@@ -3,8 +3,8 @@
 //! `main.rs` is the command. `shard-lab` puts its own commands beside these ([`Command`]) and
 //! shares how results are shown ([`output`]).
 
-pub mod args;
-pub mod commands;
+mod args;
+mod commands;
 mod hints;
 mod interrupt;
 pub mod output;
@@ -15,14 +15,21 @@ mod unlock;
 use std::path::Path;
 use std::process::ExitCode;
 
+use shard::{ClientError, Error};
+
+#[cfg(feature = "slots")]
+#[doc(hidden)]
+pub use args::LayoutName;
 pub use args::{Arguments, Command};
+#[doc(hidden)]
+pub use args::{PlanArguments, cells, positive};
 
 /// Runs something and says how it ended: 0 done, 1 failed (one line on standard error says why),
 /// 3 the thresholds of `shard audit --gate` are not met, 130 stopped by Ctrl-C. (Wrong usage, 2,
 /// ends earlier.)
 pub fn exit_code(work: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     // A misspelt choice must not run as another one: the library falls back to its default.
-    let outcome = match shard_rlwe::Backend::from_environment() {
+    let outcome = match shard::Backend::from_environment() {
         Ok(_) => work(),
         Err(unknown) => Err(unknown.into()),
     };
@@ -33,8 +40,8 @@ pub fn exit_code(work: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
         Err(error) => {
             let hint = hints::hint(&error).map(|hint| format!(" ({hint})")).unwrap_or_default();
             output::note(&format!("error: {}{hint}", output::one_line(&error)));
-            match error.downcast_ref::<shard_client::ClientError>() {
-                Some(shard_client::ClientError::Cancelled) => ExitCode::from(interrupt::EXIT_CODE),
+            match error.downcast_ref() {
+                Some(Error::Client(ClientError::Cancelled)) => ExitCode::from(interrupt::EXIT_CODE),
                 _ if error.is::<commands::audit::GateNotMet>() => ExitCode::from(3),
                 _ => ExitCode::FAILURE,
             }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use shard_client::Progress;
+use shard::Progress;
 
 /// Where results go: text to standard output unless JSON takes its place.
 pub struct Output<'a> {
@@ -17,6 +17,7 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
+    /// JSON goes to this file, or with `-` to standard output; to neither if there is none.
     pub fn new(json: Option<&'a Path>) -> Self {
         Self { json }
     }

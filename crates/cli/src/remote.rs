@@ -6,12 +6,11 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
-use shard_client::remote::{
-    Fingerprint, ProxyAddress, Remote, RemoteError, RemoteOptions, SecretToken, ServerAddress,
-    backup_head, describe, vault_revision,
+use shard::remote::{
+    EpochState, Fingerprint, ProxyAddress, Remote, RemoteError, RemoteOptions, SecretToken,
+    ServerAddress, backup_head, describe, vault_revision,
 };
-use shard_client::vault::VaultAccess;
-use shard_client::{ClientError, Collection};
+use shard::{ClientError, Collection, VaultAccess};
 use zeroize::Zeroizing;
 
 use crate::output::{bytes, grouped, note};
@@ -146,7 +145,7 @@ pub fn server_status(remote: &Remote, collection: &Collection) -> Result<ServerS
     };
     let backup =
         backup.map(|head| BackupStatus { generation: head.generation(), bytes: head.bytes() });
-    let current = |epoch: &&shard_protocol::EpochState| Some(epoch.epoch) == state.current;
+    let current = |epoch: &&EpochState| Some(epoch.epoch) == state.current;
     Ok(ServerStatus {
         server: remote.address().to_string(),
         revision: state.revision.0,

@@ -4,13 +4,14 @@
 //! `assets/scifact/ATTRIBUTION.md`.
 
 use std::collections::HashMap;
-use std::io::BufReader;
+use std::io::{BufReader, Cursor};
 
 use anyhow::{Context, Result, anyhow};
 use flate2::bufread::MultiGzDecoder;
-use shard_audit::quality::Qrels;
+use shard::evaluation::Qrels;
 
-use shard::input::{Documents, Text, parse_array, parse_qrels, parse_texts};
+use shard::Documents;
+use shard::input::{Text, npy_from, qrels_from, texts_from};
 
 static DOCUMENT_VECTORS: &[u8] = include_bytes!("../assets/scifact/docs.npy");
 static DOCUMENT_IDS: &[u8] = include_bytes!("../assets/scifact/ids.txt");
@@ -40,19 +41,20 @@ pub struct SciFact {
 /// # Errors
 /// Only if the program was built with damaged assets.
 pub fn load() -> Result<SciFact> {
-    let documents = parse_array(DOCUMENT_VECTORS, DOCUMENT_IDS).context("shipped documents")?;
-    let queries = parse_array(QUERY_VECTORS, QUERY_IDS).context("shipped queries")?;
+    let documents =
+        npy_from(Cursor::new(DOCUMENT_VECTORS), DOCUMENT_IDS).context("shipped documents")?;
+    let queries = npy_from(Cursor::new(QUERY_VECTORS), QUERY_IDS).context("shipped queries")?;
     let corpus = BufReader::new(MultiGzDecoder::new(DOCUMENT_TEXTS));
     Ok(SciFact {
         document_texts: in_row_order(
-            &documents.ids,
-            parse_texts(corpus).context("shipped corpus")?,
+            documents.ids(),
+            texts_from(corpus).context("shipped corpus")?,
         )?,
         query_texts: in_row_order(
-            &queries.ids,
-            parse_texts(QUERY_TEXTS).context("shipped claims")?,
+            queries.ids(),
+            texts_from(QUERY_TEXTS).context("shipped claims")?,
         )?,
-        qrels: parse_qrels(JUDGEMENTS).context("shipped judgements")?,
+        qrels: qrels_from(JUDGEMENTS).context("shipped judgements")?,
         documents,
         queries,
     })
@@ -66,24 +68,32 @@ fn in_row_order(ids: &[String], texts: Vec<Text>) -> Result<Vec<Text>> {
 
 #[cfg(test)]
 mod tests {
-    use shard_audit::quality::evaluate;
+    use shard::evaluation::judge;
 
     use super::*;
 
     #[test]
     fn the_shipped_set_is_whole_and_of_unit_length() {
         let set = load().unwrap();
-        assert_eq!((set.documents.ids.len(), set.documents.width), (5183, 384));
-        assert_eq!((set.queries.ids.len(), set.queries.width), (300, 384));
+        assert_eq!((set.documents.ids().len(), set.documents.vectors().width()), (5183, 384));
+        assert_eq!((set.queries.ids().len(), set.queries.vectors().width()), (300, 384));
         assert_eq!(set.qrels.len(), 300);
-        assert!(set.document_texts.iter().zip(&set.documents.ids).all(|(text, id)| text.id == *id));
+        assert!(
+            set.document_texts.iter().zip(set.documents.ids()).all(|(text, id)| text.id == *id)
+        );
         assert!(
             set.query_texts
                 .iter()
-                .zip(&set.queries.ids)
+                .zip(set.queries.ids())
                 .all(|(text, id)| text.id == *id && !text.text.is_empty())
         );
-        for row in set.documents.values.chunks(384).chain(set.queries.values.chunks(384)) {
+        for row in set
+            .documents
+            .vectors()
+            .values()
+            .chunks(384)
+            .chain(set.queries.vectors().values().chunks(384))
+        {
             let norm: f64 = row.iter().map(|&value| f64::from(value).powi(2)).sum();
             assert!((norm - 1.0).abs() < 2e-3, "{norm}");
         }
@@ -94,19 +104,20 @@ mod tests {
         let dot = |row: &[f32]| -> f64 {
             row.iter().zip(query).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
         };
-        let scores: Vec<f64> = documents.values.chunks(documents.width).map(dot).collect();
+        let scores: Vec<f64> =
+            documents.vectors().values().chunks(documents.vectors().width()).map(dot).collect();
         let mut rows: Vec<usize> = (0..scores.len()).collect();
         rows.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
-        rows.iter().take(100).map(|&row| documents.ids[row].as_str()).collect()
+        rows.iter().take(100).map(|&row| documents.ids()[row].as_str()).collect()
     }
 
     #[test]
     fn exact_search_on_the_shipped_set_has_the_quality_trec_eval_gives_it() {
         let set = load().unwrap();
-        let queries = set.queries.ids.iter().zip(set.queries.values.chunks(set.queries.width));
+        let queries = set.queries.ids().iter().zip(set.queries.vectors().values().chunks(384));
         let run: Vec<(&str, Vec<&str>)> =
             queries.map(|(id, query)| (id.as_str(), exact_search(&set.documents, query))).collect();
-        let found = evaluate(&set.qrels, &run).unwrap();
+        let found = judge(&set.qrels, &run).unwrap();
         assert_eq!((found.queries.len(), found.left_out, found.unanswered), (300, 0, 0));
         let mean = found.mean();
         assert!((mean.ndcg10 - 0.645_082).abs() < 1e-6, "{mean:?}");

@@ -5,8 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use rand::TryRng;
-use shard_client::vault::{MIN_KEY_FILE_BYTES, RecoveryCode, Unlock, Vault};
+use shard::{MIN_KEY_FILE_BYTES, RecoveryCode, Unlock, Vault};
 use zeroize::Zeroizing;
 
 use crate::args::{NewUnlockArguments, VaultArguments};
@@ -142,9 +141,15 @@ fn key_file(path: &Path) -> Result<Unlock> {
     Ok(Unlock::KeyFile(Zeroizing::new(bytes)))
 }
 
-fn make_key_file(path: &Path) -> Result<Unlock> {
+/// Fresh contents for a key file.
+pub fn random_key() -> Result<Zeroizing<Vec<u8>>> {
     let mut bytes = Zeroizing::new(vec![0; MIN_KEY_FILE_BYTES]);
-    rand::rngs::SysRng.try_fill_bytes(&mut bytes).context("no randomness to be had")?;
+    getrandom::fill(&mut bytes).context("no randomness to be had")?;
+    Ok(bytes)
+}
+
+fn make_key_file(path: &Path) -> Result<Unlock> {
+    let bytes = random_key()?;
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

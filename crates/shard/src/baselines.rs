@@ -1,59 +1,58 @@
-//! Baselines by name: other ways to protect a vault's vectors, searched and judged in Shard's place.
+//! Baselines: other ways to protect a vault's vectors, searched and judged in Shard's place.
 
-use anyhow::{Context, Result};
-use shard_audit::baselines::{Baseline, Protected};
-use shard_geometry::VectorSet;
+use shard_audit::baselines::Protected;
+pub use shard_audit::baselines::{Baseline, CANDIDATES};
+use shard_geometry::{Ranked, VectorSet};
 
-/// Where keys, codebooks and noise of a baseline come from: nothing of it is kept, so that it is made
-/// again for every command.
+use crate::{Error, Vault};
+
+/// Where keys, codebooks and noise of a baseline come from: nothing of it is kept, so it is made
+/// again whenever it is searched.
 const SEED: u64 = 2026;
 
-/// Several baselines, as one flag names them.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Baselines(pub Vec<Baseline>);
-
-/// A baseline's name.
-pub fn one(name: &str) -> Result<Baseline, String> {
-    name.parse().map_err(|error: anyhow::Error| error.to_string())
+/// A vault's documents under a baseline, searched in this process.
+pub struct BaselineSearcher {
+    ids: Vec<String>,
+    protected: Protected,
 }
 
-/// Names by commas, each counting once; or `all`, which leaves `raw` out, since raw search is what
-/// all others are compared with.
-pub fn several(names: &str) -> Result<Baselines, String> {
-    if names == "all" {
-        return Ok(Baselines(
-            Baseline::ALL.into_iter().filter(|&baseline| baseline != Baseline::Raw).collect(),
-        ));
+impl Vault {
+    /// Puts a baseline in Shard's place.
+    ///
+    /// # Errors
+    /// When the vault is empty or a query vault, or the baseline cannot protect these vectors.
+    pub fn baseline(&self, baseline: Baseline) -> Result<BaselineSearcher, Error> {
+        let (ids, vectors) = self.documents()?.into_parts();
+        Ok(BaselineSearcher { ids, protected: protect(baseline, &vectors)? })
     }
-    let mut baselines = Vec::new();
-    for name in names.split(',') {
-        let baseline = one(name).map_err(|error| format!("{error}, and all for all of them"))?;
-        if !baselines.contains(&baseline) {
-            baselines.push(baseline);
-        }
+}
+
+impl BaselineSearcher {
+    /// The best `top` documents; `candidates` is the length of the shortlist, where the baseline
+    /// makes one.
+    ///
+    /// # Errors
+    /// When the query has another width than the documents.
+    pub fn search(
+        &self,
+        query: &[f32],
+        top: usize,
+        candidates: usize,
+    ) -> Result<Vec<Ranked>, Error> {
+        self.protected.search(query, top, candidates).map_err(Error::audit)
     }
-    Ok(Baselines(baselines))
+
+    /// The id of a document.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    pub fn id(&self, row: u32) -> &str {
+        &self.ids[row as usize]
+    }
 }
 
 /// Vectors under a baseline.
-pub fn protect(baseline: Baseline, vectors: &VectorSet) -> Result<Protected> {
-    baseline.protect(vectors, SEED).with_context(|| format!("baseline {baseline}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_of_names_keep_their_order_and_count_each_once() {
-        let baselines = several("pq-only,gaussian=512,pq-only").unwrap();
-        assert_eq!(baselines.0, [Baseline::PqOnly, Baseline::Gaussian { epsilon: 512.0 }]);
-        let all = several("all").unwrap().0;
-        assert_eq!(all.len(), Baseline::ALL.len() - 1);
-        assert!(!all.contains(&Baseline::Raw));
-        for names in ["", "global,", "global,all", "rot13"] {
-            let error = several(names).unwrap_err();
-            assert!(error.contains("pq-only") && error.contains("all"), "{error}");
-        }
-    }
+pub(crate) fn protect(baseline: Baseline, vectors: &VectorSet) -> Result<Protected, Error> {
+    let protected = baseline.protect(vectors, SEED);
+    protected.map_err(|error| Error::audit(error.context(format!("baseline {baseline}"))))
 }

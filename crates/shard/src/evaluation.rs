@@ -1,18 +1,23 @@
 //! The systems that are compared: raw search, its two controls, Shard with and without encryption,
 //! and the baselines that were asked for, all over the documents of one vault.
 
-use anyhow::Result;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use rayon::prelude::*;
 use serde::{Serialize, Serializer};
-use shard_audit::baselines::{Baseline, Run, evaluate_baseline};
-use shard_audit::quality::{Bootstrap, Qrels, SystemQuality, evaluate};
-use shard_client::{Answer, Collection, Hit, LayoutChoice, SearchOptions, Searcher};
-use shard_geometry::{Ranked, VectorSet, dot_f64, exact_top_k, exact_top_k_f64};
+use shard_audit::baselines::{Baseline, CANDIDATES, Run, evaluate_baseline};
+use shard_audit::quality::{Bootstrap, evaluate};
+pub use shard_audit::quality::{
+    Delta, EvaluateError, Evaluation as Judged, Measures, Qrels, SystemQuality, evaluate as judge,
+};
+use shard_client::{Answer, ClientError, Progress, SearchOptions, UNWATCHED, Watch};
+use shard_geometry::{VectorSet, dot_f64, exact_top_k, exact_top_k_f64};
 use shard_protocol::RowBatch;
-use shard_rlwe::Objective;
+use shard_server::Embedded;
 
-use crate::Embedded;
 use crate::baselines::protect;
+use crate::{Documents, Error, Searcher, Vault};
 
 /// Documents ranked for a query: Recall@100 looks no further.
 const DEPTH: usize = 100;
@@ -21,39 +26,89 @@ const DEPTH: usize = 100;
 /// that scores are asked for.
 pub const TIE: f64 = 5e-6;
 
-/// Everything needed to compare.
-pub struct Comparison<'a> {
-    pub collection: &'a Collection,
-    /// The documents' own vectors, for raw search.
-    pub vectors: &'a VectorSet,
-    /// What the server holds, for Shard without encryption.
-    pub published: &'a RowBatch,
-    pub searcher: &'a Searcher<Embedded>,
-    pub queries: &'a VectorSet,
-    pub query_ids: &'a [String],
-    pub qrels: &'a Qrels,
-    pub candidates: usize,
-    pub objective: Option<Objective>,
-    pub layout: LayoutChoice,
+/// How to compare.
+#[derive(Clone)]
+pub struct EvaluateOptions<'a> {
+    /// How Shard searches; all candidates are returned, whatever `top` says. `candidates` is also
+    /// the length of the shortlists of baselines that make one, [`CANDIDATES`] when `None`.
+    pub search: SearchOptions,
     /// Other ways to protect the vectors.
     pub baselines: &'a [Baseline],
-    /// Candidates of baselines that make a shortlist.
-    pub baseline_candidates: usize,
+    /// Follows the queries that Shard searches under encryption, and those of each baseline; may end
+    /// the work.
+    pub watch: &'a Watch<'a>,
+}
+
+impl Default for EvaluateOptions<'_> {
+    fn default() -> Self {
+        Self { search: SearchOptions::default(), baselines: &[], watch: UNWATCHED }
+    }
+}
+
+impl Vault {
+    /// Searches for judged queries with every system, and compares each with raw exact search of
+    /// the documents' own vectors.
+    ///
+    /// # Errors
+    /// When the vault is empty or a query vault, the queries have another width than the
+    /// documents, or none of them is judged.
+    pub fn evaluate(
+        &self,
+        queries: &Documents,
+        qrels: &Qrels,
+        options: &EvaluateOptions<'_>,
+    ) -> Result<Evaluation, Error> {
+        let (rows, documents) = (self.published_rows()?, self.documents()?);
+        let searcher = self.searcher(Embedded::serving(rows.clone()))?;
+        Comparison {
+            vectors: documents.vectors(),
+            ids: documents.ids(),
+            published: &rows,
+            searcher: &searcher,
+            queries: queries.vectors(),
+            query_ids: queries.ids(),
+            qrels,
+            options,
+            done: AtomicU64::new(0),
+        }
+        .run()
+    }
+}
+
+/// Everything needed to compare.
+struct Comparison<'a> {
+    vectors: &'a VectorSet,
+    ids: &'a [String],
+    /// What the server holds, for Shard without encryption.
+    published: &'a RowBatch,
+    searcher: &'a Searcher<Embedded>,
+    queries: &'a VectorSet,
+    query_ids: &'a [String],
+    qrels: &'a Qrels,
+    options: &'a EvaluateOptions<'a>,
+    done: AtomicU64,
 }
 
 /// Quality of each system.
 #[derive(Serialize)]
 pub struct Quality {
+    /// Exact search of the vectors as they are.
     pub raw: SystemQuality,
+    /// A control: scores of the centred query.
     pub centred_full: SystemQuality,
+    /// A control: scores in the first half of the principal coordinates.
     pub corrected_half: SystemQuality,
+    /// Shard's shortlists, scored in the clear.
     pub shard_plain: SystemQuality,
+    /// Shard.
     pub shard_encrypted: SystemQuality,
+    /// Other ways to protect the vectors.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "by_name")]
     pub baselines: Vec<(Baseline, SystemQuality)>,
 }
 
 impl Quality {
+    /// Every system under a name for people, raw search first.
     pub fn lines(&self) -> Vec<(String, &SystemQuality)> {
         let own = [
             ("raw exact search", &self.raw),
@@ -80,10 +135,13 @@ fn by_name<S: Serializer>(
 }
 
 /// What came of a comparison.
-pub struct Outcome {
+pub struct Evaluation {
+    /// Quality of each system.
     pub quality: Quality,
     /// The encrypted answers, by query; their hits are all candidates.
     pub answers: Vec<Answer>,
+    /// Length of Shard's shortlist.
+    pub candidates: usize,
     /// Fraction of queries whose encrypted top 10 is that of the same shortlist without
     /// encryption, documents within [`TIE`] counting as tied.
     pub top10_identical: f64,
@@ -95,16 +153,21 @@ pub struct Outcome {
     pub left_out: usize,
 }
 
+/// A document by its row, and its score.
+type Scored = (u32, f64);
+
 impl Comparison<'_> {
-    /// Runs every system on every query. `progress` hears of each query that Shard searched under
-    /// encryption, and of each that a baseline did.
-    pub fn run(&self, progress: &(dyn Fn() + Sync)) -> Result<Outcome> {
-        let pca = self.collection.model().pca();
-        let raw = self.exact(|query| Ok(exact_top_k(self.vectors, query, DEPTH)?))?;
+    /// Runs every system on every query.
+    fn run(&self) -> Result<Evaluation, Error> {
+        let collection = self.searcher.collection();
+        let pca = collection.model().pca();
+        let raw = self.exact(|query| {
+            Ok(exact_top_k(self.vectors, query, DEPTH)?.iter().map(|hit| hit.row).collect())
+        })?;
         // (q - mu) . (x - mu) orders documents as (q - mu) . x does.
         let centred = self.exact(|query| {
             let shifted = query.iter().zip(pca.mean()).map(|(q, mu)| f64::from(*q) - mu);
-            Ok(exact_top_k_f64(self.vectors, &shifted.collect::<Vec<_>>(), DEPTH)?)
+            self.top(&shifted.collect::<Vec<_>>())
         })?;
         // q^T V_k V_k^T (x - mu) orders documents as (V_k V_k^T q) . x does.
         let half = self.exact(|query| {
@@ -114,110 +177,131 @@ impl Comparison<'_> {
             for (coordinate, direction) in kept.iter().zip(pca.basis().chunks_exact(width)) {
                 projected.iter_mut().zip(direction).for_each(|(p, v)| *p += coordinate * v);
             }
-            Ok(exact_top_k_f64(self.vectors, &projected, DEPTH)?)
+            self.top(&projected)
         })?;
 
-        let options = SearchOptions {
-            top: self.candidates,
-            candidates: Some(self.candidates),
-            objective: self.objective,
-            layout: self.layout.clone(),
-            ..SearchOptions::default()
-        };
-        let plain: Vec<Vec<Hit>> = (0..self.queries.rows())
+        let search = &self.options.search;
+        let candidates = search.candidates.unwrap_or(collection.model().candidates());
+        let options =
+            SearchOptions { top: candidates, candidates: Some(candidates), ..search.clone() };
+        let plain: Vec<Vec<Scored>> = (0..self.queries.rows())
             .into_par_iter()
             .map(|row| {
-                self.collection.search_in_the_clear(self.published, self.queries.row(row), &options)
+                let query = self.queries.row(row);
+                let hits = collection.search_in_the_clear(self.published, query, &options)?;
+                Ok(hits.iter().map(|hit| (hit.row, hit.score)).collect())
             })
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<_, Error>>()?;
         let mut answers = Vec::with_capacity(self.queries.rows());
         for row in 0..self.queries.rows() {
-            answers.push(self.searcher.search(self.collection, self.queries.row(row), &options)?);
-            progress();
+            answers.push(self.searcher.search(self.queries.row(row), &options)?);
+            self.count_one()?;
         }
+        let encrypted: Vec<Vec<Scored>> = answers
+            .iter()
+            .map(|answer| answer.hits.iter().map(|hit| (hit.row, hit.score)).collect())
+            .collect();
 
         let raw = evaluate(self.qrels, &raw)?;
-        let against = |run: &Run| -> Result<SystemQuality> {
-            Ok(SystemQuality::against(&raw, &evaluate(self.qrels, run)?, Bootstrap::default())?)
+        let against = |run: &Run| -> Result<SystemQuality, Error> {
+            let found = evaluate(self.qrels, run)?;
+            SystemQuality::against(&raw, &found, Bootstrap::default()).map_err(Error::audit)
         };
-        let baseline = |&baseline: &Baseline| -> Result<(Baseline, SystemQuality)> {
-            Ok((baseline, against(&self.baseline_run(baseline, progress)?)?))
+        let baseline = |&baseline: &Baseline| -> Result<(Baseline, SystemQuality), Error> {
+            Ok((baseline, against(&self.baseline_run(baseline)?)?))
+        };
+        let ranked = |found: &[Vec<Scored>]| {
+            self.name(found.iter().map(|hits| hits.iter().map(|hit| hit.0).collect()))
         };
         let quality = Quality {
             raw: SystemQuality::baseline(&raw),
             centred_full: against(&centred)?,
             corrected_half: against(&half)?,
-            shard_plain: against(&self.names(plain.iter().map(Vec::as_slice)))?,
-            shard_encrypted: against(
-                &self.names(answers.iter().map(|answer| answer.hits.as_slice())),
-            )?,
-            baselines: self.baselines.iter().map(baseline).collect::<Result<_>>()?,
+            shard_plain: against(&ranked(&plain))?,
+            shard_encrypted: against(&ranked(&encrypted))?,
+            baselines: self.options.baselines.iter().map(baseline).collect::<Result<_, _>>()?,
         };
         let same = |tie| {
-            let pairs = answers.iter().zip(&plain);
-            let same = pairs.filter(|(ours, theirs)| same_top10(&ours.hits, theirs, tie)).count();
+            let pairs = encrypted.iter().zip(&plain);
+            let same = pairs.filter(|(ours, theirs)| same_top10(ours, theirs, tie)).count();
             same as f64 / answers.len() as f64
         };
-        Ok(Outcome {
+        Ok(Evaluation {
             quality,
+            candidates,
             top10_identical: same(TIE),
             top10_strict: same(0.0),
-            max_abs_error: self.max_abs_error(&answers),
+            max_abs_error: self.max_abs_error(&encrypted),
             answers,
             left_out: raw.left_out,
         })
     }
 
-    fn exact(&self, search: impl Fn(&[f32]) -> Result<Vec<Ranked>> + Sync) -> Result<Run> {
+    fn count_one(&self) -> Result<(), ClientError> {
+        let done = 1 + self.done.fetch_add(1, Ordering::Relaxed);
+        let total = (self.queries.rows() * (1 + self.options.baselines.len())) as u64;
+        match (self.options.watch)(Progress { done, total }) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(ClientError::Cancelled),
+        }
+    }
+
+    /// The best documents by inner product with a vector in double precision.
+    fn top(&self, query: &[f64]) -> Result<Vec<u32>, Error> {
+        let found = exact_top_k_f64(self.vectors, query, DEPTH)?;
+        Ok(found.iter().map(|hit| hit.row).collect())
+    }
+
+    fn exact(
+        &self,
+        search: impl Fn(&[f32]) -> Result<Vec<u32>, Error> + Sync,
+    ) -> Result<Run, Error> {
         let ranked = (0..self.queries.rows())
             .into_par_iter()
             .map(|row| search(self.queries.row(row)))
-            .collect::<Result<Vec<_>>>()?;
-        let index = self.collection.index();
-        let names = |ranking: &Vec<Ranked>| {
-            ranking.iter().map(|found| index.id(found.row).to_owned()).collect()
-        };
-        Ok(self.query_ids.iter().cloned().zip(ranked.iter().map(names)).collect())
+            .collect::<Result<Vec<_>, Error>>()?;
+        Ok(self.name(ranked.into_iter()))
     }
 
-    fn baseline_run(&self, baseline: Baseline, progress: &(dyn Fn() + Sync)) -> Result<Run> {
-        let index = self.collection.index();
+    fn baseline_run(&self, baseline: Baseline) -> Result<Run, Error> {
         evaluate_baseline(
             &protect(baseline, self.vectors)?,
             self.queries,
             self.query_ids,
-            &|row| index.id(row).to_owned(),
+            &|row| self.ids[row as usize].clone(),
             DEPTH,
-            self.baseline_candidates,
-            progress,
+            self.options.search.candidates.unwrap_or(CANDIDATES),
+            // A baseline goes on to the end of its queries; the one after it is not begun.
+            &|| drop(self.count_one()),
         )
+        .map_err(Error::audit)
     }
 
-    /// Hits by id, cut to the depth that is measured.
-    fn names<'r>(&self, rankings: impl Iterator<Item = &'r [Hit]>) -> Run {
-        let names =
-            |ranking: &[Hit]| ranking.iter().take(DEPTH).map(|hit| hit.id.clone()).collect();
+    /// Rankings by id, cut to the depth that is measured.
+    fn name(&self, rankings: impl Iterator<Item = Vec<u32>>) -> Run {
+        let id = |row: u32| self.ids[row as usize].clone();
+        let names = |ranking: Vec<u32>| ranking.into_iter().take(DEPTH).map(id).collect();
         self.query_ids.iter().cloned().zip(rankings.map(names)).collect()
     }
 
-    fn max_abs_error(&self, answers: &[Answer]) -> f64 {
-        let worst_of = |(row, answer): (usize, &Answer)| {
-            let query = self.queries.row(row);
-            let error =
-                |hit: &Hit| (hit.score - dot_f64(query, self.vectors.row(hit.row as usize))).abs();
-            answer.hits.iter().map(error).fold(0.0, f64::max)
+    fn max_abs_error(&self, encrypted: &[Vec<Scored>]) -> f64 {
+        let error = |query: &[f32], &(row, score): &Scored| {
+            (score - dot_f64(query, self.vectors.row(row as usize))).abs()
         };
-        answers.iter().enumerate().map(worst_of).fold(0.0, f64::max)
+        let worst = |(row, hits): (usize, &Vec<Scored>)| {
+            let query = self.queries.row(row);
+            hits.iter().map(|hit| error(query, hit)).fold(0.0, f64::max)
+        };
+        encrypted.iter().enumerate().map(worst).fold(0.0, f64::max)
     }
 }
 
 /// Whether the first ten agree, position by position, up to documents whose exact scores are no
 /// further apart than `tie`.
-fn same_top10(ours: &[Hit], theirs: &[Hit], tie: f64) -> bool {
-    let exact = |row| theirs.iter().find(|hit| hit.row == row).map(|hit| hit.score);
-    let agree = |(ours, theirs): (&Hit, &Hit)| {
-        ours.row == theirs.row
-            || exact(ours.row).is_some_and(|score| (score - theirs.score).abs() <= tie)
+fn same_top10(ours: &[Scored], theirs: &[Scored], tie: f64) -> bool {
+    let exact = |row| theirs.iter().find(|hit| hit.0 == row).map(|hit| hit.1);
+    let agree = |(ours, theirs): (&Scored, &Scored)| {
+        ours.0 == theirs.0 || exact(ours.0).is_some_and(|score| (score - theirs.1).abs() <= tie)
     };
     ours.len() == theirs.len() && ours.iter().zip(theirs).take(10).all(agree)
 }
@@ -226,17 +310,13 @@ fn same_top10(ours: &[Hit], theirs: &[Hit], tie: f64) -> bool {
 mod tests {
     use super::*;
 
-    fn ranking(rows: &[(u32, f64)]) -> Vec<Hit> {
-        rows.iter().map(|&(row, score)| Hit { id: row.to_string(), row, score }).collect()
-    }
-
     #[test]
     fn only_documents_within_the_tie_may_swap() {
-        let exact = ranking(&[(1, 0.9), (2, 0.5), (3, 0.499_999)]);
-        let swapped = ranking(&[(1, 0.9), (3, 0.5), (2, 0.5)]);
+        let exact = [(1, 0.9), (2, 0.5), (3, 0.499_999)];
+        let swapped = [(1, 0.9), (3, 0.5), (2, 0.5)];
         assert!(same_top10(&exact, &exact, 0.0));
         assert!(!same_top10(&swapped, &exact, 0.0) && same_top10(&swapped, &exact, TIE));
-        assert!(!same_top10(&ranking(&[(2, 0.9), (1, 0.5), (3, 0.4)]), &exact, TIE));
+        assert!(!same_top10(&[(2, 0.9), (1, 0.5), (3, 0.4)], &exact, TIE));
         assert!(!same_top10(&exact[..2], &exact, TIE));
     }
 }

@@ -1,7 +1,95 @@
-//! Private dense retrieval as one library.
+//! Private dense retrieval: keep an index of embedding vectors on a server you do not trust.
+//!
+//! The server ranks vectors that it cannot read for queries that it cannot see. One dependency has
+//! it all: the owner's vault, encrypted search, a server in this process or on a network, judging
+//! of quality, and the audit.
+//!
+//! ```
+//! use shard::{CellCount, Documents, FitOptions, SearchOptions, Settings, Unlock, Vault};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let directory = folder.path().join("vault");
+//! let embedded = |at: f32| (0..32).map(|i| (at * i as f32).sin()).collect::<Vec<f32>>();
+//! let documents = Documents::new((0..500).map(|at| (format!("text {at}"), embedded(at as f32))))?;
+//!
+//! let settings = Settings::new(CellCount::Cells(16));
+//! let mut vault = Vault::create(&directory, &Unlock::passphrase("correct horse"), &settings)?;
+//! vault.ingest(&documents, FitOptions::default())?;
+//!
+//! let answer = vault.embedded()?.search(&embedded(7.0), &SearchOptions::default())?;
+//! assert_eq!(answer.hits[0].id, "text 7");
+//! # Ok::<(), shard::Error>(())
+//! ```
+//!
+//! # Map
+//!
+//! * [`Vault`]: the owner's directory: [`ingest`](Vault::ingest), [`delete`](Vault::delete),
+//!   [`refit`](Vault::refit), [`rekey`](Vault::rekey), [`export`](Vault::export), and what opens it
+//!   ([`Unlock`]).
+//! * [`Documents`]: vectors with ids, from values in memory or, through [`input`], from files.
+//! * [`Searcher`]: a collection and its server; [`Vault::embedded`] has one in this process,
+//!   [`Vault::searcher`] takes any.
+//! * `remote` (feature `remote`): a server over TLS; `Vault::publish`, `backup` and `restore`.
+//! * `server` (feature `server`): rows on disk, served over TLS to holders of tokens.
+//! * `Vault::evaluate`, `baselines` (feature `audit`): quality against raw search.
+//! * `Vault::audit`, `audit` (feature `audit`): every known attack, on the owner's own data.
+//! * [`Leak`]: the list of what a server learns; `docs/LEAKAGE.md` says what it is worth.
+//!
+//! # Features
+//!
+//! Default: `remote`, `server`, `audit` and `tfhe`. `parquet` reads parquet files. `tfhe` computes
+//! with tfhe-ntt beside the portable transform; both give the same bytes. `slots` adds the paper's
+//! slot layout, for comparison only. Without any of them the library makes vaults, reads `.npy` and
+//! JSON lines, and searches in this process.
+//!
+//! # Non-goals
+//!
+//! No text encoders. No hiding of which rows are asked for: see [`Leak`].
 
+#[cfg(feature = "audit")]
+pub mod audit;
+#[cfg(feature = "audit")]
 pub mod baselines;
+mod error;
+#[cfg(feature = "audit")]
 pub mod evaluation;
 pub mod input;
+mod searcher;
+#[cfg(feature = "server")]
+pub mod server;
+mod vault;
 
+pub use error::Error;
+pub use input::{Documents, InputError};
+pub use searcher::Searcher;
+pub use vault::{FitOptions, Vault};
+
+pub use shard_client::vault::{
+    MIN_KEY_FILE_BYTES, PreparedRecovery, RecoveryCode, RecoveryCodeError, Unlock, UnlockKind,
+    VaultAccess, VaultError,
+};
+pub use shard_client::{
+    Answer, Balance, CellCount, Choice, ClientError, Collection, Cost, Deleted, Figures, Hit,
+    Index, Ingested, LayoutChoice, MissingIds, Model, ModelDrift, NewEpoch, Progress, RefitReason,
+    SearchOptions, Settings, Timings, TransformKind, TuningRecord, UNWATCHED, Watch,
+};
+pub use shard_geometry::{Ranked, Split, VectorError, VectorSet};
+pub use shard_protocol::{
+    CollectionName, Epoch, Leak, Refusal, RefusalCode, Revision, RowBatch, Transport,
+};
+#[cfg(feature = "slots")]
+pub use shard_rlwe::slots::SlotsParameters;
+pub use shard_rlwe::{Backend, Objective, Plan};
 pub use shard_server::Embedded;
+pub use shard_store::EpochStatistics;
+
+/// A server on a network, as its clients see it.
+#[cfg(feature = "remote")]
+pub mod remote {
+    pub use shard_client::remote::{
+        BackedUp, BackupError, BackupHead, BackupOptions, Fingerprint, FingerprintError,
+        ProxyAddress, PublishOptions, Published, Remote, RemoteError, RemoteOptions, Restored,
+        Retries, SecretToken, ServerAddress, Timeouts, backup_head, describe, vault_revision,
+    };
+    pub use shard_protocol::{CollectionState, EpochState};
+}

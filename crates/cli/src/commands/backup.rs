@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::json;
-use shard_client::remote::{BackupOptions, backup};
+use shard::remote::BackupOptions;
 
 use crate::args::Backup;
 use crate::output::{Output, bytes, follow, progress};
@@ -17,7 +17,7 @@ pub fn run(arguments: &Backup, json: Option<&Path>) -> Result<()> {
     interrupt::watch();
     let bar = progress("backing up", 0);
     let options = BackupOptions { replace: arguments.replace };
-    let done = backup(&mut vault, options, &server, &follow(&bar));
+    let done = vault.backup(&server, options, &follow(&bar));
     bar.finish_and_clear();
     let done = done?;
     output.line(format!(

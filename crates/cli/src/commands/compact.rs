@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use shard_store::{RedbRows, StoreOptions};
+use shard::server::{RedbRows, StoreOptions};
 
 use crate::args::Compact;
 use crate::output::{Output, bytes, grouped};

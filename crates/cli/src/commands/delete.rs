@@ -4,16 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
-use rand::rand_core::UnwrapErr;
-use rand::rngs::SysRng;
 use serde_json::json;
-use shard_client::{MissingIds, delete_documents};
+use shard::MissingIds;
+use shard::input::read_ids;
 
 use super::publish_next;
 use crate::args::VaultArguments;
 use crate::output::{Output, grouped};
 use crate::unlock;
-use shard::input::read_ids;
 
 #[derive(Args)]
 pub struct Delete {
@@ -22,7 +20,7 @@ pub struct Delete {
     /// Ids of the documents
     #[arg(value_name = "ID", required_unless_present = "ids")]
     id: Vec<String>,
-    /// File with further ids, one a line
+    /// File with further ids, one per line
     #[arg(long, value_name = "FILE")]
     ids: Option<PathBuf>,
     /// Delete the others where some ids are not in the vault
@@ -38,7 +36,7 @@ pub fn run(arguments: &Delete, json: Option<&Path>) -> Result<()> {
     }
     let missing = if arguments.ignore_missing { MissingIds::Ignore } else { MissingIds::Refuse };
     let mut vault = unlock::open(&arguments.vault)?;
-    let done = delete_documents(&mut vault, &ids, missing, &mut UnwrapErr(SysRng))?;
+    let done = vault.delete(&ids, missing)?;
     output.line(format!(
         "{} documents deleted, {} in the vault",
         grouped(done.deleted),

@@ -4,28 +4,19 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use rand::TryRng;
-use rand::rand_core::UnwrapErr;
-use rand::rngs::SysRng;
 use serde_json::json;
-use shard_audit::baselines::CANDIDATES;
-use shard_client::vault::{KdfCost, MIN_KEY_FILE_BYTES, Unlock};
-use shard_client::{
-    Answer, CellCount, Choice, Collection, Documents, Searcher, Settings, Timings, create_vault,
-    ingest, published_rows,
+use shard::evaluation::{EvaluateOptions, Evaluation, TIE};
+use shard::input::Text;
+use shard::{
+    Answer, CellCount, Choice, Embedded, EpochStatistics, FitOptions, Leak, SearchOptions,
+    Searcher, Settings, Timings, Unlock, Vault,
 };
-use shard_geometry::VectorSet;
-use shard_protocol::{Leak, RowBatch};
-use zeroize::Zeroizing;
 
 use super::eval::quality_table;
 use crate::args::Demo;
 use crate::output::{Output, bytes, cut, follow, grouped, percentile, progress, table};
 use crate::scifact::{self, SciFact};
-use shard::Embedded;
-use shard::evaluation::{Comparison, Outcome, TIE};
-use shard::input::Text;
-use shard::input::vectors;
+use crate::unlock;
 
 /// Queries shown with their best documents.
 const SAMPLES: [usize; 3] = [36, 35, 1];
@@ -36,55 +27,46 @@ const SHOWN: usize = 3;
 pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
     let SciFact { documents, queries, qrels, document_texts, query_texts } = scifact::load()?;
-    let (ids, vectors_read) = vectors(documents)?;
-    let (query_ids, queries) = vectors(queries)?;
     output.line(format!(
         "\nSciFact: {} scientific abstracts, {} claims with human judgements, as {}-dimensional\n\
          embeddings (all-MiniLM-L6-v2). Whoever copies such vectors can nearly read the texts.\n\
          Shard lets a server rank them without being able to.\n",
-        grouped(ids.len()),
-        query_ids.len(),
-        vectors_read.width(),
+        grouped(documents.ids().len()),
+        queries.ids().len(),
+        documents.vectors().width(),
     ))?;
 
     let directory = tempfile::Builder::new().prefix("shard-demo-").tempdir()?;
     let mut settings = Settings::new(arguments.cells);
-    settings.d_pub = Choice::Fixed(vectors_read.width() / 4);
+    settings.d_pub = Choice::Fixed(documents.vectors().width() / 4);
     settings.candidates = Choice::Fixed(arguments.candidates);
-    let mut rng = UnwrapErr(SysRng);
-    let mut key = Zeroizing::new(vec![0; MIN_KEY_FILE_BYTES]);
-    SysRng.try_fill_bytes(&mut key)?;
-    let path = directory.path().join("vault");
-    let mut vault =
-        create_vault(&path, &Unlock::KeyFile(key), KdfCost::default(), &settings, &mut rng)?;
+    let unlock = Unlock::KeyFile(unlock::random_key()?);
+    let mut vault = Vault::create(directory.path().join("vault"), &unlock, &settings)?;
     let start = Instant::now();
-    let bar = progress("protecting", ids.len());
-    let to_ingest = Documents { ids: &ids, vectors: &vectors_read, sample_queries: None };
-    let done = ingest(&mut vault, &to_ingest, &follow(&bar), &mut rng);
+    let bar = progress("protecting", documents.ids().len());
+    let watch = follow(&bar);
+    let options = FitOptions { watch: &watch, ..FitOptions::default() };
+    let done = vault.ingest(&documents, options);
     bar.finish_and_clear();
     done?;
     let protecting = start.elapsed();
-    let collection = Collection::open(&vault)?;
-    let rows = published_rows(&vault)?;
-    let searcher = Searcher::new(Embedded::serving(rows.clone()));
-    output.line(protected(&collection, &rows, arguments.cells, protecting))?;
+    let searcher = vault.embedded()?;
+    let held = searcher.server().statistics();
+    output.line(protected(&searcher, &held, arguments.cells, protecting))?;
 
-    let bar = progress("searching", query_ids.len());
-    let comparison = Comparison {
-        collection: &collection,
-        vectors: &vectors_read,
-        published: &rows,
-        searcher: &searcher,
-        queries: &queries,
-        query_ids: &query_ids,
-        qrels: &qrels,
-        candidates: arguments.candidates,
-        objective: arguments.plan.objective(),
-        layout: arguments.plan.layout(),
-        baselines: &[],
-        baseline_candidates: CANDIDATES,
+    let bar = progress("searching", queries.ids().len());
+    let watch = follow(&bar);
+    let options = EvaluateOptions {
+        search: SearchOptions {
+            candidates: Some(arguments.candidates),
+            objective: arguments.plan.objective(),
+            layout: arguments.plan.layout(),
+            ..SearchOptions::default()
+        },
+        watch: &watch,
+        ..EvaluateOptions::default()
     };
-    let outcome = comparison.run(&|| bar.inc(1));
+    let outcome = vault.evaluate(&queries, &qrels, &options);
     bar.finish_and_clear();
     let outcome = outcome?;
 
@@ -93,8 +75,9 @@ pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
     )?;
     for sample in SAMPLES {
         let relevant = |row: u32| {
-            let judged = qrels.judgements(&query_ids[sample]);
-            judged.and_then(|judged| judged.get(&ids[row as usize])).is_some_and(|&r| r > 0)
+            let judged = qrels.judgements(&queries.ids()[sample]);
+            let id = &documents.ids()[row as usize];
+            judged.and_then(|judged| judged.get(id)).is_some_and(|&r| r > 0)
         };
         let answer = &outcome.answers[sample];
         output.line(sample_search(&query_texts[sample], answer, &document_texts, relevant))?;
@@ -102,24 +85,29 @@ pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
     output.line("   * = judged relevant by people\n")?;
     output.line(format!(
         "3. All {} queries, against raw search of the plain vectors.\n",
-        query_ids.len()
+        queries.ids().len()
     ))?;
     output.line(quality_table(&outcome.quality))?;
-    output.line(fidelity(&outcome, &queries))?;
+    output.line(fidelity(&outcome))?;
     output.line(costs(&outcome))?;
-    output.line(server_view(&outcome, searcher.transport()))?;
+    output.line(server_view(&outcome, &held))?;
     output.result(&report(&outcome))
 }
 
-fn protected(collection: &Collection, rows: &RowBatch, cells: CellCount, took: Duration) -> String {
-    let split = collection.model().split();
+fn protected(
+    searcher: &Searcher<Embedded>,
+    held: &EpochStatistics,
+    cells: CellCount,
+    took: Duration,
+) -> String {
+    let split = searcher.collection().model().split();
     let keys = match cells {
         CellCount::Cells(count) => format!("{count} cells, a secret rotation for each"),
         CellCount::Micro => "a secret rotation for every document".to_owned(),
     };
     format!(
         "1. The owner protects the index ({:.1} s).\n\n   \
-         {} principal coordinates a document: {} stay with the owner and find candidates,\n   \
+         {} principal coordinates per document: {} stay with the owner and find candidates,\n   \
          {} are rotated and handed to the server.\n   \
          Keys: {keys}, all from one 256-bit secret.\n   \
          The server receives {} rows of integers, {}, under random names.\n",
@@ -127,8 +115,8 @@ fn protected(collection: &Collection, rows: &RowBatch, cells: CellCount, took: D
         split.width(),
         split.prefix(),
         split.residual(),
-        grouped(rows.rows().len()),
-        bytes((rows.rows().len() * split.residual() * 4) as f64),
+        grouped(held.rows),
+        bytes((held.rows * held.width * 4) as f64),
     )
 }
 
@@ -148,8 +136,9 @@ fn sample_search(
     lines.join("\n")
 }
 
-fn fidelity(outcome: &Outcome, queries: &VectorSet) -> String {
-    let count = |share: f64| (share * queries.rows() as f64).round() as usize;
+fn fidelity(outcome: &Evaluation) -> String {
+    let queries = outcome.answers.len();
+    let count = |share: f64| (share * queries as f64).round() as usize;
     let (same, strict) = (count(outcome.top10_identical), count(outcome.top10_strict));
     let swapped = match same - strict {
         0 => String::new(),
@@ -158,22 +147,21 @@ fn fidelity(outcome: &Outcome, queries: &VectorSet) -> String {
     format!(
         "\n   Encrypted and unencrypted reranking gave the same top 10 in {same} of {} queries{swapped}.\n   \
          Worst error of any score: {:.1e}.\n",
-        queries.rows(),
-        outcome.max_abs_error
+        queries, outcome.max_abs_error
     )
 }
 
 /// Milliseconds of one phase, or of the whole, for every query.
-fn milliseconds(outcome: &Outcome, of: impl Fn(&Timings) -> Duration) -> Vec<f64> {
+fn milliseconds(outcome: &Evaluation, of: impl Fn(&Timings) -> Duration) -> Vec<f64> {
     outcome.answers.iter().map(|a| of(&a.cost.timings).as_secs_f64() * 1e3).collect()
 }
 
-fn mean(outcome: &Outcome, of: impl Fn(&Answer) -> usize) -> f64 {
+fn mean(outcome: &Evaluation, of: impl Fn(&Answer) -> usize) -> f64 {
     let answers = &outcome.answers;
     answers.iter().map(|answer| of(answer) as f64).sum::<f64>() / answers.len() as f64
 }
 
-fn costs(outcome: &Outcome) -> String {
+fn costs(outcome: &Evaluation) -> String {
     type Phase = (&'static str, fn(&Timings) -> Duration);
     let phases: [Phase; 6] = [
         ("find candidates", |t| t.route),
@@ -193,7 +181,7 @@ fn costs(outcome: &Outcome) -> String {
         .collect();
     format!(
         "4. What a search costs.\n\n{}\n\n   \
-         {} up and {} down a query on average ({:.0} cells of {:.0} candidates).\n",
+         {} up and {} down per query on average ({:.0} cells of {:.0} candidates).\n",
         table(&["milliseconds", "median", "95 %"], &rows),
         bytes(mean(outcome, |a| a.cost.bytes_up)),
         bytes(mean(outcome, |a| a.cost.bytes_down)),
@@ -202,18 +190,17 @@ fn costs(outcome: &Outcome) -> String {
     )
 }
 
-fn server_view(outcome: &Outcome, server: &Embedded) -> String {
-    let held = server.statistics();
+fn server_view(outcome: &Evaluation, held: &EpochStatistics) -> String {
     let total = mean(outcome, |a| a.cost.bytes_up + a.cost.bytes_down);
     let figure = |leak| match leak {
         Leak::StoredRows => format!("{} x {}", grouped(held.rows), held.width),
         Leak::CellMembership => format!("{} groups", grouped(held.cells)),
         Leak::CollectionShape => "epoch 1".to_owned(),
-        Leak::ActiveCells => format!("{:.0} a query", mean(outcome, |a| a.cost.active_cells)),
+        Leak::ActiveCells => format!("{:.0} per query", mean(outcome, |a| a.cost.active_cells)),
         Leak::CandidateHandles => {
-            format!("{:.0} a query", mean(outcome, |a| a.cost.candidates + a.cost.canaries))
+            format!("{:.0} per query", mean(outcome, |a| a.cost.candidates + a.cost.canaries))
         }
-        Leak::RequestShape => format!("{} a query", bytes(total)),
+        Leak::RequestShape => format!("{} per query", bytes(total)),
         Leak::SessionLinkage => {
             let sessions = outcome.answers.iter().filter(|a| a.cost.bytes_once > 0).count();
             if sessions == 0 { "none".to_owned() } else { format!("{sessions} sessions") }
@@ -236,7 +223,7 @@ fn server_view(outcome: &Outcome, server: &Embedded) -> String {
     )
 }
 
-fn report(outcome: &Outcome) -> serde_json::Value {
+fn report(outcome: &Evaluation) -> serde_json::Value {
     let quality = &outcome.quality;
     let total = milliseconds(outcome, Timings::total);
     let most = outcome.answers.iter().map(|a| a.cost.bytes_up + a.cost.bytes_down).max();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use shard_client::{Balance, Figures, ModelDrift};
+use shard::{Balance, Figures, ModelDrift};
 
 use crate::output::{self, Output, grouped, printable};
 

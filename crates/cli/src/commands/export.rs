@@ -2,13 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
-use rand::rand_core::UnwrapErr;
-use rand::rngs::SysRng;
 use serde_json::json;
-use shard_client::vault::KdfCost;
-use shard_client::{Collection, export_query_vault};
 
 use crate::args::{NewUnlockArguments, VaultArguments};
 use crate::output::{Output, grouped, printable};
@@ -29,14 +25,7 @@ pub fn run(arguments: &Export, json: Option<&Path>) -> Result<()> {
     let vault = unlock::open(&arguments.vault)?;
     vault.require_owner("be exported")?; // before a passphrase is asked for
     let chosen = unlock::choose_new(&arguments.new)?;
-    let made = export_query_vault(
-        &vault,
-        &arguments.directory,
-        &chosen.unlock,
-        KdfCost::default(),
-        &mut UnwrapErr(SysRng),
-    );
-    let made = match made {
+    let made = match vault.export(&arguments.directory, &chosen.unlock) {
         Ok(made) => made,
         Err(error) => {
             chosen.discard();
@@ -44,7 +33,7 @@ pub fn run(arguments: &Export, json: Option<&Path>) -> Result<()> {
         }
     };
     chosen.announce();
-    let collection = Collection::open(&made)?;
+    let collection = made.collection()?.context("the exported vault is empty")?;
     let shown = |path: &Path| printable(&path.display().to_string());
     output.line(format!(
         "made the query vault {}: {} documents of epoch {}, to be searched and no more",

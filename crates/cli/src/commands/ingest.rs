@@ -4,44 +4,43 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use rand::rand_core::UnwrapErr;
-use rand::rngs::SysRng;
 use serde_json::json;
-use shard_client::{Collection, Documents, ingest, model_drift, synchronise};
+use shard::input::{read_parquet, read_queries, read_vectors};
+use shard::{Documents, FitOptions};
 
 use super::{drift, publish_next};
 use crate::args::Ingest;
 use crate::output::{Output, follow, grouped, progress};
 use crate::unlock;
-use shard::input::{read_parquet, read_queries, read_vectors, vectors};
 
 pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
     let path = &arguments.documents;
     let parquet = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("parquet"));
-    let read = if parquet && arguments.ids.is_none() {
+    let documents = if parquet && arguments.ids.is_none() {
         read_parquet(path, &arguments.id_column, &arguments.vector_column)?
     } else {
         read_vectors(path, arguments.ids.as_deref())?
     };
-    let (ids, vectors_read) = vectors(read).with_context(|| path.display().to_string())?;
-    let sample = match &arguments.sample_queries {
-        Some(path) => Some(vectors(read_queries(path, None)?)?.1),
-        None => None,
-    };
+    let sample = arguments.sample_queries.as_deref().map(|path| read_queries(path, None));
+    let sample = sample.transpose()?;
 
     let mut vault = unlock::open(&arguments.vault)?;
     let start = Instant::now();
-    let bar = progress("protecting", ids.len());
-    let documents =
-        Documents { ids: &ids, vectors: &vectors_read, sample_queries: sample.as_ref() };
-    let take = if arguments.delete_missing { synchronise } else { ingest };
-    let done = take(&mut vault, &documents, &follow(&bar), &mut UnwrapErr(SysRng));
+    let bar = progress("protecting", documents.ids().len());
+    let watch = follow(&bar);
+    let options =
+        FitOptions { sample_queries: sample.as_ref().map(Documents::vectors), watch: &watch };
+    let done = if arguments.delete_missing {
+        vault.synchronise(&documents, options)
+    } else {
+        vault.ingest(&documents, options)
+    };
     bar.finish_and_clear();
     let done = done?;
     let seconds = start.elapsed().as_secs_f64();
 
-    let collection = Collection::open(&vault)?;
+    let collection = vault.collection()?.context("the vault is empty")?;
     let model = collection.model();
     if done.fitted {
         output.line(format!(
@@ -72,7 +71,7 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     if !done.fitted {
         publish_next(&output, &arguments.vault.vault)?;
     }
-    let drift = model_drift(&vault)?;
+    let drift = vault.drift()?;
     drift::say_when_due(&output, &drift, &arguments.vault.vault)?;
     output.result(&json!({
         "added": done.added,

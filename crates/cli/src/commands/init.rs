@@ -3,11 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use rand::rand_core::UnwrapErr;
-use rand::rngs::SysRng;
 use serde_json::json;
-use shard_client::create_vault;
-use shard_client::vault::KdfCost;
+use shard::Vault;
 
 use crate::args::Init;
 use crate::output::Output;
@@ -18,14 +15,7 @@ pub fn run(arguments: &Init, json: Option<&Path>) -> Result<()> {
     let settings = arguments.settings();
     settings.check()?; // before a passphrase is asked for
     let chosen = unlock::choose(&arguments.vault)?;
-    let made = create_vault(
-        &arguments.vault.vault,
-        &chosen.unlock,
-        KdfCost::default(),
-        &settings,
-        &mut UnwrapErr(SysRng),
-    );
-    if let Err(error) = made {
+    if let Err(error) = Vault::create(&arguments.vault.vault, &chosen.unlock, &settings) {
         chosen.discard();
         return Err(error.into());
     }

@@ -1,4 +1,4 @@
-//! One module a command.
+//! One module per command.
 
 pub mod audit;
 pub mod backup;
@@ -28,6 +28,8 @@ use std::path::Path;
 use anyhow::Result;
 use clap::CommandFactory;
 
+use shard::Vault;
+
 use crate::args::Arguments;
 use crate::output::{Output, printable};
 
@@ -36,6 +38,11 @@ pub fn completions(shell: clap_complete::Shell) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "shard", &mut script);
     Ok(std::io::Write::write_all(&mut std::io::stdout(), &script)?)
+}
+
+/// How many documents a vault holds.
+fn documents(vault: &Vault) -> Result<usize> {
+    Ok(vault.collection()?.map_or(0, |collection| collection.index().rows()))
 }
 
 /// What is left to do after the rows of a vault have changed.

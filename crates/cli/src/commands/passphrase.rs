@@ -4,10 +4,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use clap::Args;
-use rand::rand_core::UnwrapErr;
-use rand::rngs::SysRng;
 use serde_json::json;
-use shard_client::vault::{KdfCost, Vault};
+use shard::Vault;
 
 use crate::args::{NewUnlockArguments, VaultArguments};
 use crate::output::Output;
@@ -32,8 +30,7 @@ pub fn run(arguments: &Passphrase, json: Option<&Path>) -> Result<()> {
         unlock::open(&arguments.vault)?
     };
     let chosen = unlock::choose_new(&arguments.new)?;
-    let changed = vault.change_unlock(&chosen.unlock, KdfCost::default(), &mut UnwrapErr(SysRng));
-    if let Err(error) = changed {
+    if let Err(error) = vault.change_unlock(&chosen.unlock) {
         // A disk that only failed to confirm the change may have made it: then the new key file is
         // what opens the vault.
         if Vault::open(&arguments.vault.vault, &chosen.unlock).is_err() {

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::json;
-use shard_client::remote::{PublishOptions, publish};
-use shard_client::{Collection, published_rows};
+use shard::remote::PublishOptions;
 
 use crate::args::Publish;
 use crate::output::{Output, bytes, follow, grouped, progress};
@@ -15,13 +14,11 @@ pub fn run(arguments: &Publish, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
     let vault = unlock::open(&arguments.vault)?;
     vault.require_owner("be published")?;
-    let collection = Collection::open(&vault)?;
-    let rows = published_rows(&vault)?;
     let server = arguments.server.connect()?;
     interrupt::watch();
-    let bar = progress("publishing", rows.rows().len());
+    let bar = progress("publishing", 0);
     let options = PublishOptions { replace: arguments.replace };
-    let done = publish(&collection, &rows, options, &server, &follow(&bar));
+    let done = vault.publish(&server, options, &follow(&bar));
     bar.finish_and_clear();
     let done = done?;
     output.line(format!(

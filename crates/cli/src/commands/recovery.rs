@@ -5,8 +5,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use rand::rand_core::UnwrapErr;
-use rand::rngs::SysRng;
 use serde_json::json;
 
 use crate::args::VaultArguments;
@@ -23,9 +21,7 @@ pub fn run(arguments: &Recovery, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
     let mut vault = unlock::open(&arguments.vault)?;
     let replaced = vault.has_recovery();
-    let prepared = vault.prepare_recovery(&mut UnwrapErr(SysRng))?;
-    // Whoever writes just now would keep the code from being kept: no use in showing it.
-    drop(vault.transaction()?);
+    let prepared = vault.prepare_recovery()?;
     let code = prepared.code().expose();
     let directory = printable(&arguments.vault.vault.display().to_string());
     output

@@ -2,18 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
-use rand::rand_core::UnwrapErr;
-use rand::rngs::SysRng;
 use serde_json::json;
-use shard_client::{Collection, refit};
+use shard::input::read_queries;
+use shard::{Documents, FitOptions};
 
-use super::publish_next;
+use super::{documents, publish_next};
 use crate::args::VaultArguments;
 use crate::output::{Output, follow, grouped, progress};
 use crate::unlock;
-use shard::input::{read_queries, vectors};
 
 #[derive(Args)]
 pub struct Refit {
@@ -26,16 +24,17 @@ pub struct Refit {
 
 pub fn run(arguments: &Refit, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
-    let sample = match &arguments.sample_queries {
-        Some(path) => Some(vectors(read_queries(path, None)?)?.1),
-        None => None,
-    };
+    let sample = arguments.sample_queries.as_deref().map(|path| read_queries(path, None));
+    let sample = sample.transpose()?;
     let mut vault = unlock::open(&arguments.vault)?;
-    let bar = progress("protecting", Collection::open(&vault)?.index().rows());
-    let done = refit(&mut vault, sample.as_ref(), &follow(&bar), &mut UnwrapErr(SysRng));
+    let bar = progress("protecting", documents(&vault)?);
+    let done = vault.refit(FitOptions {
+        sample_queries: sample.as_ref().map(Documents::vectors),
+        watch: &follow(&bar),
+    });
     bar.finish_and_clear();
     let done = done?;
-    let collection = Collection::open(&vault)?;
+    let collection = vault.collection()?.context("the vault is empty")?;
     let model = collection.model();
     output.line(format!(
         "fitted a model to {} documents: the first {} of {} dimensions route, a shortlist of {} \

@@ -4,12 +4,9 @@ use std::path::Path;
 
 use anyhow::Result;
 use clap::Args;
-use rand::rand_core::UnwrapErr;
-use rand::rngs::SysRng;
 use serde_json::json;
-use shard_client::{Collection, rekey};
 
-use super::publish_next;
+use super::{documents, publish_next};
 use crate::args::VaultArguments;
 use crate::output::{Output, follow, grouped, progress};
 use crate::unlock;
@@ -23,8 +20,8 @@ pub struct Rekey {
 pub fn run(arguments: &Rekey, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
     let mut vault = unlock::open(&arguments.vault)?;
-    let bar = progress("protecting", Collection::open(&vault)?.index().rows());
-    let done = rekey(&mut vault, &follow(&bar), &mut UnwrapErr(SysRng));
+    let bar = progress("protecting", documents(&vault)?);
+    let done = vault.rekey(&follow(&bar));
     bar.finish_and_clear();
     let done = done?;
     output.line(format!(

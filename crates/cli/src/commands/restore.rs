@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::json;
-use shard_client::remote::restore;
+use shard::Vault;
 
 use crate::args::Restore;
 use crate::output::{Output, bytes, follow, printable, progress};
@@ -20,7 +20,7 @@ pub fn run(arguments: &Restore, json: Option<&Path>) -> Result<()> {
     };
     interrupt::watch();
     let bar = progress("restoring", 0);
-    let done = restore(&server, &arguments.vault.vault, &unlock, &follow(&bar));
+    let done = Vault::restore(&arguments.vault.vault, &unlock, &server, &follow(&bar));
     bar.finish_and_clear();
     let done = done?;
     let directory = arguments.vault.vault.display();

@@ -3,24 +3,19 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use indicatif::ProgressBar;
+use serde::Serialize;
 use serde_json::json;
-use shard_audit::baselines::{Baseline, CANDIDATES};
-use shard_client::{
-    Answer, ClientError, Collection, Cost, Hit, SearchOptions, Searcher, Transport, published_rows,
-    stored_vectors,
+use shard::baselines::{Baseline, CANDIDATES};
+use shard::input::read_queries;
+use shard::{
+    Answer, ClientError, Cost, Documents, Error, Leak, SearchOptions, Searcher, Transport, Vault,
 };
-use shard_geometry::{Ranked, VectorSet};
-use shard_protocol::Leak;
 
 use crate::args::Search;
 use crate::output::{Output, bytes, printable, progress, table};
 use crate::{interrupt, remote, unlock};
-use shard::Embedded;
-use shard::baselines;
-use shard::input::read_queries;
-use shard::input::vectors;
 
 /// Decimals of a baseline's scores, which state no error of their own.
 const BASELINE_DECIMALS: usize = 6;
@@ -34,23 +29,13 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
         );
     }
     let output = Output::new(json);
-    let (ids, queries) = vectors(read_queries(&arguments.query, None)?)
-        .with_context(|| arguments.query.display().to_string())?;
+    let queries = read_queries(&arguments.query, None)?;
     let vault = unlock::open(&arguments.vault)?;
-    let collection = Collection::open(&vault)?;
     if let Some(baseline) = arguments.baseline {
         if arguments.server.is_some() {
             bail!("a baseline is searched in this process: leave out --server (or SHARD_SERVER)");
         }
-        let vectors = stored_vectors(&vault)?;
-        return search_baseline(
-            baseline,
-            arguments,
-            &collection,
-            &vectors,
-            (&ids, &queries),
-            &output,
-        );
+        return search_baseline(baseline, arguments, &vault, &queries, &output);
     }
     let options = SearchOptions {
         top: arguments.top,
@@ -60,56 +45,50 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
         layout: arguments.plan.layout(),
         ..SearchOptions::default()
     };
-    let batch = Batch { collection: &collection, ids: &ids, queries: &queries, options: &options };
+    let batch = Batch { queries: &queries, options: &options, explain: arguments.explain };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     match &arguments.server {
         Some(address) => {
             let remote = remote::connect(address, &arguments.connection)?;
             let parallel = arguments.parallel.unwrap_or(2 * cores);
-            let outcome = batch.search(&remote, parallel, arguments.explain, &output);
-            remote::warn_if_apart(&remote, &collection);
+            let searcher = vault.searcher(remote)?;
+            let outcome = batch.search(&searcher, parallel, &output);
+            remote::warn_if_apart(searcher.server(), searcher.collection());
             outcome
         }
         None => {
             let parallel = arguments.parallel.unwrap_or(cores);
-            batch.search(
-                &Embedded::serving(published_rows(&vault)?),
-                parallel,
-                arguments.explain,
-                &output,
-            )
+            batch.search(&vault.embedded()?, parallel, &output)
         }
     }
 }
 
 /// Queries to search for.
 struct Batch<'a> {
-    collection: &'a Collection,
-    ids: &'a [String],
-    queries: &'a VectorSet,
+    queries: &'a Documents,
     options: &'a SearchOptions,
+    explain: bool,
 }
 
 impl Batch<'_> {
     /// Searches and prints answers in order as they come. Ctrl-C ends it with what is done so far.
-    fn search(
+    fn search<T: Transport<Error: Into<ClientError>>>(
         &self,
-        transport: &impl Transport<Error: Into<ClientError>>,
+        searcher: &Searcher<T>,
         parallel: usize,
-        explain: bool,
         output: &Output<'_>,
     ) -> Result<()> {
         interrupt::watch();
-        let searcher = Searcher::new(transport);
-        let bar = match self.ids.len() {
+        let ids = self.queries.ids();
+        let bar = match ids.len() {
             1 => ProgressBar::hidden(),
             count => progress("searching", count),
         };
-        let mut results = Vec::with_capacity(self.ids.len());
+        let mut results = Vec::with_capacity(ids.len());
         let mut printed = Ok(());
         let each = |row: usize, answer: Answer| {
-            printed = bar.suspend(|| self.print(row, &answer, explain, output));
-            results.push(report(&self.ids[row], &answer));
+            printed = bar.suspend(|| self.print(row, &answer, output));
+            results.push(report(&ids[row], &answer));
             bar.inc(1);
             if printed.is_err() || interrupt::is_stopped() {
                 ControlFlow::Break(())
@@ -117,8 +96,8 @@ impl Batch<'_> {
                 ControlFlow::Continue(())
             }
         };
-        let (collection, queries) = (self.collection, self.queries);
-        let outcome = searcher.search_many(collection, queries, self.options, parallel, each);
+        let vectors = self.queries.vectors();
+        let outcome = searcher.search_many(vectors, self.options, parallel, each);
         bar.finish_and_clear();
         printed?;
         // What was answered is not lost with the query that was not.
@@ -126,17 +105,17 @@ impl Batch<'_> {
             output.result(&results)?;
         }
         outcome?;
-        if results.len() < self.ids.len() {
-            let done = format!("{} of {} queries were answered", results.len(), self.ids.len());
-            return Err(anyhow::Error::new(ClientError::Cancelled).context(done));
+        if results.len() < ids.len() {
+            let done = format!("{} of {} queries were answered", results.len(), ids.len());
+            return Err(anyhow::Error::new(Error::from(ClientError::Cancelled)).context(done));
         }
         Ok(())
     }
 
-    fn print(&self, row: usize, answer: &Answer, explain: bool, output: &Output<'_>) -> Result<()> {
+    fn print(&self, row: usize, answer: &Answer, output: &Output<'_>) -> Result<()> {
         let digits = (-answer.precision.log10()).ceil().clamp(0.0, 15.0) as usize;
-        print(output, self.ids, row, hits(&answer.hits, digits))?;
-        if explain {
+        print(output, self.queries.ids(), row, hits(&named(answer), digits))?;
+        if self.explain {
             output.line(explanation(answer))?;
         }
         Ok(())
@@ -147,29 +126,32 @@ impl Batch<'_> {
 fn search_baseline(
     baseline: Baseline,
     arguments: &Search,
-    collection: &Collection,
-    vectors: &VectorSet,
-    (ids, queries): (&[String], &VectorSet),
+    vault: &Vault,
+    queries: &Documents,
     output: &Output<'_>,
 ) -> Result<()> {
-    let protected = baselines::protect(baseline, vectors)?;
+    let searcher = vault.baseline(baseline)?;
     let candidates = arguments.candidates.unwrap_or(CANDIDATES);
-    let index = collection.index();
-    let mut results = Vec::with_capacity(ids.len());
-    for (row, id) in ids.iter().enumerate() {
-        let found = protected.search(queries.row(row), arguments.top, candidates)?;
-        let found: Vec<Hit> = found
-            .into_iter()
-            .map(|Ranked { row, score }| Hit { id: index.id(row).to_owned(), row, score })
-            .collect();
-        print(output, ids, row, hits(&found, BASELINE_DECIMALS))?;
-        results.push(json!({
-            "query": id,
-            "baseline": baseline.to_string(),
-            "hits": named(&found),
-        }));
+    let mut results = Vec::with_capacity(queries.ids().len());
+    for (row, id) in queries.ids().iter().enumerate() {
+        let found = searcher.search(queries.vectors().row(row), arguments.top, candidates)?;
+        let found: Vec<Named<'_>> =
+            found.iter().map(|hit| Named { id: searcher.id(hit.row), score: hit.score }).collect();
+        print(output, queries.ids(), row, hits(&found, BASELINE_DECIMALS))?;
+        results.push(json!({ "query": id, "baseline": baseline.to_string(), "hits": found }));
     }
     output.result(&results)
+}
+
+/// A hit, for a person or a program.
+#[derive(Serialize)]
+struct Named<'a> {
+    id: &'a str,
+    score: f64,
+}
+
+fn named(answer: &Answer) -> Vec<Named<'_>> {
+    answer.hits.iter().map(|hit| Named { id: &hit.id, score: hit.score }).collect()
 }
 
 /// The hits of one query, under its name where there are several.
@@ -180,15 +162,11 @@ fn print(output: &Output<'_>, ids: &[String], row: usize, hits: String) -> Resul
     output.line(hits)
 }
 
-fn hits(found: &[Hit], digits: usize) -> String {
-    let rows: Vec<Vec<String>> = found
-        .iter()
-        .enumerate()
-        .map(|(rank, hit)| {
-            vec![(rank + 1).to_string(), format!("{:.digits$}", hit.score), printable(&hit.id)]
-        })
-        .collect();
-    table(&["rank", "score", "id"], &rows)
+fn hits(found: &[Named<'_>], digits: usize) -> String {
+    let row = |(rank, hit): (usize, &Named<'_>)| {
+        vec![(rank + 1).to_string(), format!("{:.digits$}", hit.score), printable(hit.id)]
+    };
+    table(&["rank", "score", "id"], &found.iter().enumerate().map(row).collect::<Vec<_>>())
 }
 
 /// Cost by phase, and for each leak what this search added to it.
@@ -252,17 +230,11 @@ fn plan_in_words(cost: &Cost) -> String {
     cost.plan.as_ref().map_or("slots, as the paper has it".to_owned(), ToString::to_string)
 }
 
-/// Hits for a program.
-fn named(found: &[Hit]) -> Vec<serde_json::Value> {
-    let hit = |hit: &Hit| json!({ "id": hit.id, "score": hit.score });
-    found.iter().map(hit).collect()
-}
-
 fn report(id: &str, answer: &Answer) -> serde_json::Value {
     let cost = &answer.cost;
     json!({
         "query": id,
-        "hits": named(&answer.hits),
+        "hits": named(answer),
         "precision": answer.precision,
         "error_bound": answer.error_bound,
         "candidates": cost.candidates,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use serde_json::json;
-use shard_store::{RedbRows, StoreOptions};
+use shard::server::{self, RedbRows, StoreOptions};
 
 use crate::args::{RestoreSnapshot, Snapshot};
 use crate::output::{Output, bytes, grouped};
@@ -33,7 +33,7 @@ pub fn restore(arguments: &RestoreSnapshot, json: Option<&Path>) -> Result<()> {
     report(restored, &arguments.directory, json)
 }
 
-fn report(copy: shard_store::Snapshot, to: &Path, json: Option<&Path>) -> Result<()> {
+fn report(copy: server::Snapshot, to: &Path, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
     output.line(format!(
         "{} rows, {}, in {}",

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::json;
-use shard_client::vault::VaultAccess;
-use shard_client::{CellCount, ClientError, Collection, model_drift, vault_settings};
+use shard::{CellCount, VaultAccess};
 
 use super::drift;
 use crate::args::Status;
@@ -15,26 +14,22 @@ use crate::{remote, unlock};
 pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
     let vault = unlock::open(&arguments.vault)?;
-    let settings = vault_settings(&vault)?;
+    let settings = vault.settings()?;
     let keys = match settings.cells {
         CellCount::Cells(count) => format!("{} cells", grouped(count)),
-        CellCount::Micro => "one a document".to_owned(),
+        CellCount::Micro => "one per document".to_owned(),
     };
-    let collection = match Collection::open(&vault) {
-        Ok(collection) => collection,
-        Err(ClientError::Empty) => {
-            output.line(format!("no documents yet; keys: {keys}"))?;
-            return output.result(&json!({
-                "documents": 0,
-                "settings": settings,
-                "recovery": vault.has_recovery(),
-            }));
-        }
-        Err(error) => return Err(error.into()),
+    let Some(collection) = vault.collection()? else {
+        output.line(format!("no documents yet; keys: {keys}"))?;
+        return output.result(&json!({
+            "documents": 0,
+            "settings": settings,
+            "recovery": vault.has_recovery(),
+        }));
     };
     // A query vault does not know; everything is read before anything is printed.
     let drift = match vault.access() {
-        VaultAccess::Owner => Some(model_drift(&vault)?),
+        VaultAccess::Owner => Some(vault.drift()?),
         VaultAccess::Query => None,
     };
     let (model, index) = (collection.model(), collection.index());

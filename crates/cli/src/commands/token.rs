@@ -5,13 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use rand::rand_core::UnwrapErr;
-use rand::rngs::SysRng;
 use serde_json::{Value, json};
-use shard_protocol::CollectionName;
-use shard_server::http::{NewToken, Scope, TokenFile, TokenLimits, TokenRecord};
+use shard::CollectionName;
+use shard::server::{NewToken, Scope, TokenFile, TokenLimits, TokenRecord, create_token};
 
-use super::serve::make_private;
 use crate::output::{Output, table};
 
 const DAY: u64 = 24 * 60 * 60;
@@ -44,10 +41,10 @@ pub struct Create {
     /// The only collections it is for, by commas [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     collection: Vec<CollectionName>,
-    /// Requests a second, on average
+    /// Requests per second, on average
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     requests_per_second: Option<u32>,
-    /// Bytes a second of requests and answers, on average
+    /// Bytes per second of requests and answers, on average
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     bytes_per_second: Option<u64>,
     /// Requests at a time
@@ -72,8 +69,6 @@ pub fn run(command: &TokenCommand, json: Option<&Path>) -> Result<()> {
 }
 
 fn make(create: &Create, output: &Output<'_>) -> Result<()> {
-    let directory = &create.directory;
-    make_private(directory)?;
     let new = NewToken {
         scopes: create.scope.clone(),
         collections: create.collection.clone(),
@@ -84,7 +79,7 @@ fn make(create: &Create, output: &Output<'_>) -> Result<()> {
         },
         expires: create.expires.map(|days| now() + days * DAY),
     };
-    let (record, token) = TokenFile::of(directory).create(&new, &mut UnwrapErr(SysRng))?;
+    let (record, token) = create_token(&create.directory, &new)?;
     output.line(token.expose())?;
     if output.is_text() {
         let note = format!("id {}; the token is stored nowhere and is not shown again", record.id);

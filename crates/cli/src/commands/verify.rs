@@ -10,7 +10,7 @@ use crate::output::{Output, grouped, printable};
 
 pub fn run(arguments: &Verify, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
-    let found = shard_store::verify(&arguments.directory)?;
+    let found = shard::server::verify(&arguments.directory)?;
     let counts = [
         ("collections", found.collections),
         ("epochs", found.epochs),

@@ -97,6 +97,16 @@ pub enum Unlock {
 }
 
 impl Unlock {
+    /// A passphrase.
+    pub fn passphrase(text: impl Into<String>) -> Self {
+        Self::Passphrase(Zeroizing::new(text.into()))
+    }
+
+    /// The contents of a key file.
+    pub fn key_file(bytes: impl Into<Vec<u8>>) -> Self {
+        Self::KeyFile(Zeroizing::new(bytes.into()))
+    }
+
     /// Which of the three this is.
     pub fn kind(&self) -> UnlockKind {
         match self {

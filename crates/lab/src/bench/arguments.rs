@@ -8,7 +8,7 @@ use shard_client::{CellCount, LayoutChoice, SearchOptions};
 use shard_rlwe::slots::{SlotsParameterError, SlotsParameters};
 use shard_rlwe::{ParameterError, RingDegree};
 
-use shard_cli::args::{LayoutName, PlanArguments, cells, positive};
+use shard_cli::{LayoutName, PlanArguments, cells, positive};
 
 /// What is measured.
 #[derive(Subcommand)]

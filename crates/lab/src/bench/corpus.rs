@@ -13,14 +13,13 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use shard_geometry::gaussian::Normals;
 use shard_geometry::{OrthogonalKey, VectorSet};
 
 use super::arguments::CorpusArguments;
-use shard::input::vectors;
 use shard::input::{read_queries, read_vectors, write_npy};
 
 const COMPONENTS: usize = 400;
@@ -42,12 +41,8 @@ impl Corpus {
         let (Some(docs), Some(queries)) = (&arguments.docs, &arguments.queries) else {
             return Self::synthetic(arguments.rows, arguments.dim, arguments.seed);
         };
-        let read = |path: &Path, documents| {
-            let (_, vectors) = vectors(documents).with_context(|| path.display().to_string())?;
-            Ok::<_, anyhow::Error>(vectors)
-        };
-        let documents = read(docs, read_vectors(docs, None)?)?;
-        let queries = read(queries, read_queries(queries, None)?)?;
+        let (_, documents) = read_vectors(docs, None)?.into_parts();
+        let (_, queries) = read_queries(queries, None)?.into_parts();
         let (wide, narrow) = (documents.width(), queries.width());
         if wide != narrow {
             bail!("documents have {wide} coordinates and queries {narrow}");
@@ -95,7 +90,7 @@ impl Corpus {
     /// Leaves `docs.npy` and `queries.npy` in a directory.
     pub fn write(&self, directory: &Path) -> Result<()> {
         write_npy(&directory.join("docs.npy"), &self.documents)?;
-        write_npy(&directory.join("queries.npy"), &self.queries)
+        Ok(write_npy(&directory.join("queries.npy"), &self.queries)?)
     }
 }
 

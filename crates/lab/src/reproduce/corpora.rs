@@ -11,7 +11,6 @@ use shard_audit::quality::Qrels;
 use shard_audit::subject::Corpus;
 use shard_geometry::VectorSet;
 
-use shard::input::vectors;
 use shard::input::{Text, read_qrels, read_queries, read_texts, read_vectors};
 use shard_cli::output::progress;
 
@@ -55,11 +54,9 @@ impl Corpora {
         let (ids_file, query_ids_file) = (folder.join("ids.txt"), folder.join("query_ids.txt"));
         let encoded = |folder: &Path| -> Result<(Vec<String>, VectorSet, Vec<String>, VectorSet)> {
             let (docs, queries) = (folder.join("docs.npy"), folder.join("queries.npy"));
-            let (ids, documents) = vectors(read_vectors(&docs, Some(&ids_file))?)
-                .with_context(|| docs.display().to_string())?;
-            let (query_ids, queries_read) = vectors(read_queries(&queries, Some(&query_ids_file))?)
-                .with_context(|| queries.display().to_string())?;
-            Ok((ids, documents, query_ids, queries_read))
+            let (ids, documents) = read_vectors(&docs, Some(&ids_file))?.into_parts();
+            let (query_ids, queries) = read_queries(&queries, Some(&query_ids_file))?.into_parts();
+            Ok((ids, documents, query_ids, queries))
         };
         let qrels: Qrels = read_qrels(&folder.join("qrels.tsv"))?;
         let corpus_file = folder.join("corpus.jsonl.gz");

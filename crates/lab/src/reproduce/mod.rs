@@ -20,7 +20,7 @@ use shard_audit::finding::{Finding, Section};
 use shard_audit::report::{figure, json as rows};
 
 use evidence::Evidence;
-use shard_cli::commands::audit::{put, today, write_plots};
+use shard::audit::{today, write_plots};
 use shard_cli::output::{Output, progress, table};
 use tables::{CLAIMS, TABLES};
 
@@ -78,8 +78,11 @@ fn write(directory: &Path, name: &str, section: &Section, metadata: &Value) -> R
     let sections = std::slice::from_ref(section);
     let mut text = serde_json::to_string_pretty(&document(sections, metadata))?;
     text.push('\n');
-    put(&directory.join(name).with_extension("json"), &text)?;
-    write_plots(sections, &directory.join("plots"))
+    let path = directory.join(name).with_extension("json");
+    std::fs::create_dir_all(directory)
+        .and_then(|()| std::fs::write(&path, text))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(write_plots(sections, &directory.join("plots"))?)
 }
 
 fn document(sections: &[Section], metadata: &Value) -> Value {

@@ -1,15 +1,13 @@
 //! Texts and judgements in the form of the BEIR data sets.
 
-use std::fs;
 use std::io::BufRead;
 use std::path::Path;
-use std::str;
 
-use anyhow::{Result, anyhow};
+#[cfg(feature = "audit")]
 use shard_audit::quality::Qrels;
 
-use super::collect::{Place, check_distinct, check_not_empty};
-use super::in_file;
+use super::collect::{check_distinct, check_not_empty};
+use super::error::{InputError, Record};
 use super::jsonl::{self, Id};
 use super::lines::Lines;
 
@@ -32,7 +30,7 @@ impl Text {
 }
 
 #[derive(serde::Deserialize)]
-struct Record {
+struct Line {
     #[serde(rename = "_id", alias = "id")]
     id: Id,
     #[serde(default)]
@@ -41,42 +39,45 @@ struct Record {
 }
 
 /// Reads `corpus.jsonl` or `queries.jsonl`: `_id`, `text` and perhaps `title`.
-pub fn parse_texts(reader: impl BufRead) -> Result<Vec<Text>> {
+pub fn texts_from(reader: impl BufRead) -> Result<Vec<Text>, InputError> {
     let mut lines = Lines::new(reader);
     let mut texts = Vec::new();
-    let mut places = Vec::new();
+    let mut records = Vec::new();
     while let Some((number, line)) = lines.next_line()? {
         if line.trim().is_empty() {
             continue;
         }
-        let Record { id: Id(id), title, text } = jsonl::parse(number, line)?;
-        check_not_empty(&id, Place::Line(number))?;
+        let Line { id: Id(id), title, text } = jsonl::parse(number, line)?;
+        check_not_empty(&id, Record::Line(number))?;
         texts.push(Text { id, title, text });
-        places.push(Place::Line(number));
+        records.push(Record::Line(number));
     }
     let ids: Vec<String> = texts.iter().map(|text: &Text| text.id.clone()).collect();
-    check_distinct(&ids, |row| places[row])?;
+    check_distinct(&ids, |row| records[row])?;
     Ok(texts)
 }
 
 /// Reads texts, decompressing a file whose name ends in `.gz`.
-pub fn read_texts(path: &Path) -> Result<Vec<Text>> {
-    parse_texts(super::open_text(path)?).map_err(in_file(path))
+pub fn read_texts(path: &Path) -> Result<Vec<Text>, InputError> {
+    super::open_text(path).and_then(texts_from).map_err(|error| error.in_file(path))
 }
 
 /// Reads judgements, BEIR's three columns or TREC's four.
-pub fn read_qrels(path: &Path) -> Result<Qrels> {
-    let bytes = fs::read(path).map_err(in_file(path))?;
-    parse_qrels(&bytes).map_err(in_file(path))
+#[cfg(feature = "audit")]
+pub fn read_qrels(path: &Path) -> Result<Qrels, InputError> {
+    let read = || qrels_from(&std::fs::read(path)?);
+    read().map_err(|error| error.in_file(path))
 }
 
 /// Reads judgements, BEIR's three columns or TREC's four.
-pub fn parse_qrels(bytes: &[u8]) -> Result<Qrels> {
-    let text = str::from_utf8(bytes).map_err(|error| {
+#[cfg(feature = "audit")]
+pub fn qrels_from(bytes: &[u8]) -> Result<Qrels, InputError> {
+    use super::error::InputProblem;
+    let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
-        anyhow!("line {line}: not UTF-8")
+        Record::Line(line).with(InputProblem::NotUtf8(None))
     })?;
-    Ok(Qrels::parse(text)?)
+    Ok(Qrels::parse(text).map_err(InputProblem::from)?)
 }
 
 #[cfg(test)]
@@ -84,12 +85,12 @@ mod tests {
     use super::*;
 
     fn problem(text: &[u8]) -> String {
-        parse_texts(text).expect_err("the text is wrong on purpose").to_string()
+        texts_from(text).expect_err("the text is wrong on purpose").to_string()
     }
 
     #[test]
     fn texts_are_read_with_and_without_titles() {
-        let found = parse_texts(&b"{\"_id\": \"a\", \"title\": \"T\", \"text\": \"body\"}\r\n\n{\"_id\": 7, \"text\": \"q\", \"metadata\": {}}"[..]).unwrap();
+        let found = texts_from(&b"{\"_id\": \"a\", \"title\": \"T\", \"text\": \"body\"}\r\n\n{\"_id\": 7, \"text\": \"q\", \"metadata\": {}}"[..]).unwrap();
         assert_eq!(found[0], Text { id: "a".into(), title: "T".into(), text: "body".into() });
         assert_eq!(found[1], Text { id: "7".into(), title: String::new(), text: "q".into() });
     }
@@ -104,11 +105,12 @@ mod tests {
         );
     }
 
+    #[cfg(feature = "audit")]
     #[test]
     fn wrong_judgements_name_their_line() {
-        assert_eq!(parse_qrels(b"q d 1\nq \xff 1").unwrap_err().to_string(), "line 2: not UTF-8");
+        assert_eq!(qrels_from(b"q d 1\nq \xff 1").unwrap_err().to_string(), "line 2: not UTF-8");
         assert_eq!(
-            parse_qrels(b"q d x").unwrap_err().to_string(),
+            qrels_from(b"q d x").unwrap_err().to_string(),
             "line 1: expected an integer relevance, found \"x\""
         );
     }

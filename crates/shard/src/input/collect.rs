@@ -1,30 +1,11 @@
 //! Gathers records of any format into [`Documents`], checking each on the way in.
 
 use std::collections::HashMap;
-use std::fmt;
 
-use anyhow::{Result, anyhow, bail};
+use shard_geometry::VectorSet;
 
 use super::Documents;
-
-/// Where a record stands in its file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// A row of a table, counted from 0.
-    #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "only tables have rows"))]
-    Row(usize),
-    /// A line of text, counted from 1.
-    Line(usize),
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Row(row) => write!(formatter, "row {row}"),
-            Self::Line(line) => write!(formatter, "line {line}"),
-        }
-    }
-}
+use super::error::{InputError, InputProblem, Record};
 
 /// An id as an error message shows it: quoted, control characters escaped, long ones cut.
 pub(super) fn shown(id: &str) -> String {
@@ -35,35 +16,35 @@ pub(super) fn shown(id: &str) -> String {
     }
 }
 
-/// Narrows a value to 32 bits, or says why it cannot be a coordinate. The value itself is not repeated: a query
-/// is not for logs.
-pub(super) fn coordinate(value: f64) -> Result<f32> {
+/// Narrows a value to 32 bits, or says why it cannot be a coordinate.
+pub(super) fn coordinate(value: f64) -> Result<f32, InputProblem> {
     let narrow = value as f32;
     if narrow.is_finite() {
         Ok(narrow)
     } else if value.is_nan() {
-        bail!("NaN is not a coordinate")
+        Err(InputProblem::NotANumber)
     } else if value.is_infinite() {
-        bail!("infinity is not a coordinate")
+        Err(InputProblem::Infinite)
     } else {
-        bail!("the value does not fit a 32-bit float")
+        Err(InputProblem::TooLarge)
     }
 }
 
 /// Refuses an id that is empty or only white space.
-pub(super) fn check_not_empty(id: &str, place: Place) -> Result<()> {
-    if id.trim().is_empty() {
-        bail!("{place}: the id is empty");
-    }
-    Ok(())
+pub(super) fn check_not_empty(id: &str, record: Record) -> Result<(), InputError> {
+    if id.trim().is_empty() { Err(record.with(InputProblem::EmptyId)) } else { Ok(()) }
 }
 
 /// Refuses ids that occur twice, naming the id and both its places.
-pub(super) fn check_distinct(ids: &[String], place: impl Fn(usize) -> Place) -> Result<()> {
+pub(super) fn check_distinct(
+    ids: &[String],
+    record: impl Fn(usize) -> Record,
+) -> Result<(), InputError> {
     let mut first = HashMap::with_capacity(ids.len());
     for (row, id) in ids.iter().enumerate() {
         if let Some(before) = first.insert(id.as_str(), row) {
-            bail!("{}: duplicate id {}, first on {}", place(row), shown(id), place(before));
+            let (id, first) = (id.clone(), record(before));
+            return Err(record(row).with(InputProblem::DuplicateId { id, first }));
         }
     }
     Ok(())
@@ -73,7 +54,7 @@ pub(super) fn check_distinct(ids: &[String], place: impl Fn(usize) -> Place) -> 
 #[derive(Debug, Default)]
 pub(super) struct Collector {
     ids: Vec<String>,
-    places: Vec<Place>,
+    records: Vec<Record>,
     width: usize,
     values: Vec<f32>,
 }
@@ -82,40 +63,35 @@ impl Collector {
     /// Takes one record.
     pub(super) fn push(
         &mut self,
-        place: Place,
+        record: Record,
         id: String,
         vector: impl ExactSizeIterator<Item = f64>,
-    ) -> Result<()> {
-        check_not_empty(&id, place)?;
+    ) -> Result<(), InputError> {
+        check_not_empty(&id, record)?;
         let width = vector.len();
         if width == 0 {
-            bail!("{place}: the vector has no coordinates");
+            return Err(record.with(InputProblem::NoCoordinates));
         }
         if self.ids.is_empty() {
             self.width = width;
         } else if width != self.width {
-            bail!(
-                "{place}: expected {} coordinates as in the vectors before, found {width}",
-                self.width
-            );
+            return Err(record.with(InputProblem::Width { expected: self.width, found: width }));
         }
         for (column, value) in vector.enumerate() {
-            self.values.push(
-                coordinate(value)
-                    .map_err(|problem| anyhow!("{place}, column {column}: {problem}"))?,
-            );
+            self.values.push(coordinate(value).map_err(|problem| record.at(column, problem))?);
         }
         self.ids.push(id);
-        self.places.push(place);
+        self.records.push(record);
         Ok(())
     }
 
     /// Everything taken, provided there is something and no id came twice.
-    pub(super) fn finish(self) -> Result<Documents> {
+    pub(super) fn finish(self) -> Result<Documents, InputError> {
         if self.ids.is_empty() {
-            bail!("there are no vectors");
+            return Err(InputProblem::NoVectors.into());
         }
-        check_distinct(&self.ids, |row| self.places[row])?;
-        Ok(Documents { ids: self.ids, width: self.width, values: self.values })
+        check_distinct(&self.ids, |row| self.records[row])?;
+        let vectors = VectorSet::new(self.width, self.values).map_err(InputProblem::from)?;
+        Ok(Documents { ids: self.ids, vectors })
     }
 }

@@ -3,41 +3,42 @@
 use std::fmt;
 use std::io::BufRead;
 
-use anyhow::{Result, anyhow};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use super::Documents;
-use super::collect::{Collector, Place};
+use super::collect::Collector;
+use super::error::{InputError, InputProblem, Record};
 use super::lines::Lines;
 
 #[derive(serde::Deserialize)]
-struct Record {
+struct Line {
     id: Id,
     vector: Vec<f64>,
 }
 
-/// Reads one record a line, keeping only the vectors in memory. Blank lines are skipped, other fields ignored.
-pub(super) fn read(reader: impl BufRead) -> Result<Documents> {
+/// Reads one record per line, keeping only the vectors in memory. Blank lines are skipped, other fields ignored.
+pub(super) fn read(reader: impl BufRead) -> Result<Documents, InputError> {
     let mut lines = Lines::new(reader);
     let mut collector = Collector::default();
     while let Some((number, line)) = lines.next_line()? {
         if line.trim().is_empty() {
             continue;
         }
-        let record: Record = parse(number, line)?;
-        collector.push(Place::Line(number), record.id.0, record.vector.into_iter())?;
+        let line: Line = parse(number, line)?;
+        collector.push(Record::Line(number), line.id.0, line.vector.into_iter())?;
     }
     collector.finish()
 }
 
 /// Parses one line as JSON. The parser sees a text of one line and would call it line 1, so its position is
 /// replaced by the place in the file.
-pub(super) fn parse<'a, T: Deserialize<'a>>(number: usize, line: &'a str) -> Result<T> {
+pub(super) fn parse<'a, T: Deserialize<'a>>(number: usize, line: &'a str) -> Result<T, InputError> {
     serde_json::from_str(line).map_err(|error| {
         let message = error.to_string();
         let problem =
             message.rsplit_once(" at line ").map_or(message.as_str(), |(problem, _)| problem);
-        anyhow!("line {number}, column {}: {problem}", error.column())
+        let problem = InputProblem::Malformed(problem.to_owned());
+        Record::Line(number).at(error.column(), problem)
     })
 }
 

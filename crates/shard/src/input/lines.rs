@@ -3,7 +3,7 @@
 use std::io::BufRead;
 use std::str;
 
-use anyhow::{Result, anyhow};
+use super::error::{InputError, InputProblem, Record};
 
 /// Reads a text line by line into one buffer, so that a file of any size takes the memory of its longest line.
 pub(super) struct Lines<R> {
@@ -19,19 +19,20 @@ impl<R: BufRead> Lines<R> {
 
     /// The next line with its number, counted from 1, without its ending (LF or CRLF) and without the byte order
     /// mark some editors put before the first.
-    pub(super) fn next_line(&mut self) -> Result<Option<(usize, &str)>> {
+    pub(super) fn next_line(&mut self) -> Result<Option<(usize, &str)>, InputError> {
         self.buffer.clear();
         self.number += 1;
         let number = self.number;
         let length = self
             .reader
             .read_until(b'\n', &mut self.buffer)
-            .map_err(|error| anyhow!("line {number}: {error}"))?;
+            .map_err(|error| Record::Line(number).with(InputProblem::Io(error)))?;
         if length == 0 {
             return Ok(None);
         }
-        let line = str::from_utf8(&self.buffer)
-            .map_err(|error| anyhow!("line {number}: not UTF-8 at byte {}", error.valid_up_to()))?;
+        let line = str::from_utf8(&self.buffer).map_err(|error| {
+            Record::Line(number).with(InputProblem::NotUtf8(Some(error.valid_up_to())))
+        })?;
         let line = line.strip_suffix('\n').unwrap_or(line);
         let line = line.strip_suffix('\r').unwrap_or(line);
         let line = if number == 1 { line.strip_prefix('\u{feff}').unwrap_or(line) } else { line };

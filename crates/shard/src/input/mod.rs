@@ -1,112 +1,172 @@
-//! What the commands read: vectors, ids, judgements and texts.
+//! Files with vectors, ids, texts and judgements, read into checked values.
 //!
-//! Purpose: turn files a user has into checked values, and a file that is wrong into one line saying which file,
-//! where in it, and what was expected. Nothing unchecked leaves this module: every id is non-empty and unique,
-//! every value finite, every vector as wide as the first, and there is at least one.
+//! A file that is wrong becomes one line that says which file, where in it, and what was expected
+//! ([`InputError`]). Nothing unchecked leaves this module: every id is non-empty and unique, every
+//! value finite, every vector as wide as the first, and there is at least one. `read_*` take a
+//! path, `*_from` bytes or a reader.
 //!
-//! Concepts: lines are counted from 1, as editors do; rows and columns of arrays from 0, as NumPy does and as the
-//! ids given to unnamed rows are.
+//! Lines are counted from 1, as editors do; rows and columns of arrays from 0, as NumPy does and as
+//! the ids given to unnamed rows are.
 //!
-//! Modules: `npy`, `jsonl`, `parquet` read vectors, one format each; `ids` reads the ids that go with `.npy`;
-//! `collect` gathers and checks records for all of them; `lines` reads text; `beir` reads corpora, queries and
-//! judgements.
+//! Modules: `npy`, `jsonl`, `parquet` read vectors, one format each; `ids` reads the ids that go
+//! with `.npy`; `collect` gathers and checks records for all of them; `lines` reads text; `beir`
+//! reads corpora, queries and judgements.
 //!
-//! Non-goals: no encoding of text into vectors, no writing, no guessing of a format from its content.
+//! Non-goals: no encoding of text into vectors, no guessing of a format from its content.
 
 mod beir;
 mod collect;
+mod error;
 mod ids;
 mod jsonl;
 mod lines;
 mod npy;
 mod parquet;
 
+#[cfg(feature = "parquet")]
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor};
+use std::io::{BufRead, BufReader, Seek};
 use std::path::Path;
 
-use anyhow::{Result, anyhow, bail};
 use flate2::bufread::MultiGzDecoder;
 use shard_geometry::VectorSet;
 
+pub use beir::{Text, read_texts, texts_from};
+#[cfg(feature = "audit")]
+pub use beir::{qrels_from, read_qrels};
+pub use error::{InputError, InputProblem, Place, Record};
 pub use npy::write_npy;
 
-pub use beir::{Text, parse_qrels, parse_texts, read_qrels, read_texts};
+use collect::Collector;
+use npy::Dimensions;
 
 /// Column of a parquet file that holds the ids, unless told otherwise.
 pub const ID_COLUMN: &str = "id";
 /// Column of a parquet file that holds the vectors, unless told otherwise.
 pub const VECTOR_COLUMN: &str = "vector";
 
-/// Vectors with an id each, in the order of the file; documents and queries alike.
-#[derive(Debug, Clone, PartialEq)]
+/// Vectors with an id each, in order; documents and queries alike. Ids are unique and not empty.
+#[derive(Clone, PartialEq, Debug)]
 pub struct Documents {
-    /// One id per row, unique and not empty.
-    pub ids: Vec<String>,
-    /// Coordinates per row, at least one.
-    pub width: usize,
-    /// The rows one after another, `ids.len() * width` finite values.
-    pub values: Vec<f32>,
+    ids: Vec<String>,
+    vectors: VectorSet,
+}
+
+impl Documents {
+    /// Pairs of an id and a vector.
+    ///
+    /// ```
+    /// let documents = shard::Documents::new([("a", [1.0, 0.0]), ("b", [0.6, 0.8])])?;
+    /// assert_eq!(documents.ids(), ["a", "b"]);
+    /// # Ok::<(), shard::InputError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When there are none, an id is empty or occurs twice, a value is not finite, or a vector is
+    /// not as wide as the first.
+    pub fn new<I: Into<String>, V: AsRef<[f32]>>(
+        documents: impl IntoIterator<Item = (I, V)>,
+    ) -> Result<Self, InputError> {
+        let mut collector = Collector::default();
+        for (row, (id, vector)) in documents.into_iter().enumerate() {
+            let values = vector.as_ref().iter().map(|&value| f64::from(value));
+            collector.push(Record::Row(row), id.into(), values)?;
+        }
+        collector.finish()
+    }
+
+    /// Ids for a set of vectors.
+    ///
+    /// # Errors
+    /// When there is not one id per vector, or one is empty or occurs twice.
+    pub fn from_vectors(ids: Vec<String>, vectors: VectorSet) -> Result<Self, InputError> {
+        if ids.len() != vectors.rows() {
+            let (vectors, ids) = (vectors.rows(), ids.len());
+            return Err(InputProblem::IdCount { vectors, ids, of: None }.into());
+        }
+        for (row, id) in ids.iter().enumerate() {
+            collect::check_not_empty(id, Record::Row(row))?;
+        }
+        collect::check_distinct(&ids, Record::Row)?;
+        Ok(Self { ids, vectors })
+    }
+
+    /// The ids, in order.
+    pub fn ids(&self) -> &[String] {
+        &self.ids
+    }
+
+    /// The vectors, in order.
+    pub fn vectors(&self) -> &VectorSet {
+        &self.vectors
+    }
+
+    /// Ids and vectors.
+    pub fn into_parts(self) -> (Vec<String>, VectorSet) {
+        (self.ids, self.vectors)
+    }
 }
 
 /// Reads documents from `.npy`, `.jsonl`, `.jsonl.gz` or `.parquet`, by the name's ending.
 ///
-/// `ids` is a text file with one id a line, for `.npy` only; without it the rows of an array are called `0`, `1`
-/// and so on. The other formats carry their ids.
-pub fn read_vectors(path: &Path, ids: Option<&Path>) -> Result<Documents> {
-    read(path, ids, npy::Dimensions::Two)
+/// `ids` is a text file with one id per line, for `.npy` only; without it the rows of an array are
+/// called `0`, `1` and so on. The other formats carry their ids.
+pub fn read_vectors(path: &Path, ids: Option<&Path>) -> Result<Documents, InputError> {
+    read(path, ids, Dimensions::Two)
 }
 
 /// Reads queries: as [`read_vectors`], but a one-dimensional `.npy` is welcome and is a single query.
-pub fn read_queries(path: &Path, ids: Option<&Path>) -> Result<Documents> {
-    read(path, ids, npy::Dimensions::OneOrTwo)
+pub fn read_queries(path: &Path, ids: Option<&Path>) -> Result<Documents, InputError> {
+    read(path, ids, Dimensions::OneOrTwo)
 }
 
 /// Reads documents from the named columns of a parquet file, whatever the file is called.
-pub fn read_parquet(path: &Path, id_column: &str, vector_column: &str) -> Result<Documents> {
-    parquet::read(open(path)?, id_column, vector_column).map_err(in_file(path))
+pub fn read_parquet(
+    path: &Path,
+    id_column: &str,
+    vector_column: &str,
+) -> Result<Documents, InputError> {
+    let read = || parquet::read(open(path)?, id_column, vector_column);
+    read().map_err(|error| error.in_file(path))
 }
 
-/// Reads ids from a text file, one a line.
-pub fn read_ids(path: &Path) -> Result<Vec<String>> {
-    ids::read(open_text(path)?).map_err(in_file(path))
+/// Reads ids from a text file, one per line.
+pub fn read_ids(path: &Path) -> Result<Vec<String>, InputError> {
+    open_text(path).and_then(ids::read).map_err(|error| error.in_file(path))
 }
 
 /// Reads an array in the form of `.npy` with its ids, one per line.
-pub fn parse_array(array: &[u8], names: &[u8]) -> Result<Documents> {
-    npy::read(Cursor::new(array), npy::Dimensions::Two)?.with_ids(ids::read(names)?)
+pub fn npy_from(array: impl BufRead + Seek, names: impl BufRead) -> Result<Documents, InputError> {
+    npy::read(array, Dimensions::Two)?.with_ids(ids::read(names)?, None)
 }
 
-fn read(path: &Path, ids: Option<&Path>, dimensions: npy::Dimensions) -> Result<Documents> {
-    let format = Format::of(path)?;
-    if let Some(ids) = ids
-        && format != Format::Npy
-    {
-        bail!(
-            "{}: ids from a file ({}) go with .npy only; this format carries its own",
-            path.display(),
-            ids.display()
-        );
-    }
-    match format {
-        Format::Npy => {
-            let array =
-                npy::read(BufReader::new(open(path)?), dimensions).map_err(in_file(path))?;
-            let Some(ids) = ids else { return Ok(array.with_row_numbers()) };
-            let names = read_ids(ids)?;
-            array.with_ids(names).map_err(|error| {
-                anyhow!("{}: {error:#} (rows of {})", ids.display(), path.display())
-            })
+/// Reads JSON lines, `{"id": "a", "vector": [0.5, ...]}`.
+pub fn jsonl_from(lines: impl BufRead) -> Result<Documents, InputError> {
+    jsonl::read(lines)
+}
+
+fn read(path: &Path, ids: Option<&Path>, dimensions: Dimensions) -> Result<Documents, InputError> {
+    let read = || {
+        let format = Format::of(path)?;
+        if let Some(ids) = ids
+            && format != Format::Npy
+        {
+            return Err(InputProblem::IdsNotWanted(ids.to_owned()).into());
         }
-        Format::Jsonl => jsonl::read(open_text(path)?).map_err(in_file(path)),
-        Format::Parquet => read_parquet(path, ID_COLUMN, VECTOR_COLUMN),
-    }
-}
-
-/// Ids, and validated vectors.
-pub fn vectors(documents: Documents) -> Result<(Vec<String>, VectorSet)> {
-    Ok((documents.ids, VectorSet::new(documents.width, documents.values)?))
+        match format {
+            Format::Npy => {
+                let array = npy::read(BufReader::new(open(path)?), dimensions)?;
+                let Some(ids) = ids else { return Ok(array.with_row_numbers()) };
+                let named = array.with_ids(read_ids(ids)?, Some(path));
+                named.map_err(|error| error.in_file(ids))
+            }
+            Format::Jsonl => jsonl::read(open_text(path)?),
+            Format::Parquet => parquet::read(open(path)?, ID_COLUMN, VECTOR_COLUMN),
+        }
+    };
+    // The file of ids is named already where it is at fault.
+    read().map_err(|error| if error.file().is_some() { error } else { error.in_file(path) })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +177,7 @@ enum Format {
 }
 
 impl Format {
-    fn of(path: &Path) -> Result<Self> {
+    fn of(path: &Path) -> Result<Self, InputProblem> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         if name.ends_with(".npy") {
             Ok(Self::Npy)
@@ -126,21 +186,18 @@ impl Format {
         } else if name.ends_with(".parquet") {
             Ok(Self::Parquet)
         } else {
-            bail!("{}: expected a .npy, .jsonl, .jsonl.gz or .parquet file", path.display())
+            Err(InputProblem::UnknownFormat)
         }
     }
 }
 
-fn open(path: &Path) -> Result<File> {
-    let file = File::open(path).map_err(in_file(path))?;
-    if file.metadata().map_err(in_file(path))?.is_dir() {
-        bail!("{}: expected a file, found a directory", path.display());
-    }
-    Ok(file)
+fn open(path: &Path) -> Result<File, InputError> {
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() { Err(InputProblem::Directory.into()) } else { Ok(file) }
 }
 
 /// Opens a text file, decompressing it when its name ends in `.gz`.
-fn open_text(path: &Path) -> Result<Box<dyn BufRead>> {
+fn open_text(path: &Path) -> Result<Box<dyn BufRead>, InputError> {
     let file = BufReader::new(open(path)?);
     let compressed = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
     Ok(if compressed {
@@ -150,13 +207,8 @@ fn open_text(path: &Path) -> Result<Box<dyn BufRead>> {
     })
 }
 
-/// Puts the file's name before an error, in one message rather than a chain of causes, so that it stays on one
-/// line however it is printed.
-fn in_file<E: Display>(path: &Path) -> impl FnOnce(E) -> anyhow::Error {
-    move |error| anyhow!("{}: {error:#}", path.display())
-}
-
 /// The first line of a library's error; some go on to draw the place in the text.
+#[cfg(feature = "parquet")]
 fn first_line(error: &impl Display) -> String {
     error.to_string().lines().next().unwrap_or_default().trim().to_owned()
 }

@@ -1,16 +1,23 @@
 //! Vectors from a NumPy array.
 
 use std::fs::File;
-use std::io::{BufRead, BufWriter, Seek, SeekFrom};
+use std::io::{BufRead, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail};
 use half::f16;
-use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, WriterBuilder};
 use shard_geometry::VectorSet;
 
+use super::Documents;
 use super::collect::coordinate;
-use super::{Documents, first_line};
+use super::error::{InputError, InputProblem, Record};
+use crate::Error;
+
+fn malformed(words: impl Into<String>) -> InputError {
+    InputProblem::Malformed(words.into()).into()
+}
+
+/// Bytes before the header's text, in version 1 of the format.
+const PREAMBLE: usize = 10;
 
 /// How many dimensions an array may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,25 +30,27 @@ pub(super) enum Dimensions {
 
 /// An array whose rows have no ids yet: at least one row and one column, all values finite.
 #[derive(Debug)]
-pub(super) struct Array {
-    rows: usize,
-    width: usize,
-    values: Vec<f32>,
-}
+pub(super) struct Array(VectorSet);
 
 impl Array {
     /// Calls the rows `0`, `1` and so on.
     pub(super) fn with_row_numbers(self) -> Documents {
-        let ids = (0..self.rows).map(|row| row.to_string()).collect();
-        Documents { ids, width: self.width, values: self.values }
+        let ids = (0..self.0.rows()).map(|row| row.to_string()).collect();
+        Documents { ids, vectors: self.0 }
     }
 
     /// Gives the rows their ids, which [`super::ids::read`] has found distinct and not empty.
-    pub(super) fn with_ids(self, ids: Vec<String>) -> Result<Documents> {
-        if ids.len() != self.rows {
-            bail!("expected {} ids, one a row, found {}", self.rows, ids.len());
+    pub(super) fn with_ids(
+        self,
+        ids: Vec<String>,
+        of: Option<&Path>,
+    ) -> Result<Documents, InputError> {
+        let vectors = self.0;
+        if ids.len() != vectors.rows() {
+            let (vectors, ids, of) = (vectors.rows(), ids.len(), of.map(Path::to_owned));
+            return Err(InputProblem::IdCount { vectors, ids, of }.into());
         }
-        Ok(Documents { ids, width: self.width, values: self.values })
+        Ok(Documents { ids, vectors })
     }
 }
 
@@ -49,26 +58,30 @@ impl Array {
 ///
 /// The length of the file is compared with what the header announces before anything of that size is allocated,
 /// and must match it exactly: a file cut short or with something after the data is not the file that was written.
-pub(super) fn read(mut reader: impl BufRead + Seek, dimensions: Dimensions) -> Result<Array> {
-    check_preamble(&mut reader)?;
-    let header = NpyHeader::from_reader(&mut reader)
-        .map_err(|error| anyhow!("not a NumPy array: {}", first_line(&error)))?;
-    let element = Element::of(&header.dtype())?;
-    let (rows, width) = match (header.shape(), dimensions) {
+pub(super) fn read(
+    mut reader: impl BufRead + Seek,
+    dimensions: Dimensions,
+) -> Result<Array, InputError> {
+    let header = Header::parse(&header_text(&mut reader)?)?;
+    let element = Element::of(&header.descr)?;
+    let (rows, width) = match (header.shape.as_slice(), dimensions) {
         (&[rows, width], _) => (rows, width),
         (&[width], Dimensions::OneOrTwo) => (1, width),
-        (shape, Dimensions::Two) => {
-            bail!("expected a two-dimensional array, found shape {shape:?}")
-        }
-        (shape, Dimensions::OneOrTwo) => {
-            bail!("expected a one- or two-dimensional array, found shape {shape:?}")
+        (shape, dimensions) => {
+            let wanted = match dimensions {
+                Dimensions::Two => "two-dimensional",
+                Dimensions::OneOrTwo => "one- or two-dimensional",
+            };
+            return Err(malformed(format!("expected a {wanted} array, found shape {shape:?}")));
         }
     };
-    if header.order() == Order::Fortran {
-        bail!("the array is in Fortran order; save it with numpy.ascontiguousarray");
+    if header.fortran_order {
+        return Err(malformed(
+            "the array is in Fortran order; save it with numpy.ascontiguousarray",
+        ));
     }
     if rows == 0 || width == 0 {
-        bail!("there are no vectors: the shape is {:?}", header.shape());
+        return Err(malformed(format!("there are no vectors: the shape is {:?}", header.shape)));
     }
 
     let start = reader.stream_position()?;
@@ -81,12 +94,12 @@ pub(super) fn read(mut reader: impl BufRead + Seek, dimensions: Dimensions) -> R
         } else {
             "has bytes after the data"
         };
-        bail!(
+        return Err(malformed(format!(
             "the file {problem}: {rows} rows of {width} values are {announced} bytes, found {present}"
-        );
+        )));
     }
     // A file of that many bytes exists, so neither number can be out of range.
-    let (rows, width) = (usize::try_from(rows)?, usize::try_from(width)?);
+    let (rows, width) = (rows as usize, width as usize);
     let values = match element {
         Element::Half => decode(reader, rows, width, |bytes| f16::from_le_bytes(bytes).to_f64()),
         Element::Single => {
@@ -94,15 +107,13 @@ pub(super) fn read(mut reader: impl BufRead + Seek, dimensions: Dimensions) -> R
         }
         Element::Double => decode(reader, rows, width, f64::from_le_bytes),
     }?;
-    Ok(Array { rows, width, values })
+    Ok(Array(VectorSet::new(width, values).map_err(InputProblem::from)?))
 }
 
-/// Looks at the header before the parser does, and goes back to the start.
-///
-/// The parser believes the header's own length, recurses into brackets and multiplies the shape without a check,
-/// so a damaged file could make it allocate gigabytes, run out of stack or overflow. The header of a plain array
-/// is a short dictionary with one tuple; eighteen digits in all keep any product of them below 10^18 < 2^64.
-fn check_preamble(reader: &mut (impl BufRead + Seek)) -> Result<()> {
+/// Reads the preamble and the text of the header, whose length is bounded before it is believed.
+/// The header of a plain array is a short dictionary with one tuple; eighteen digits in all keep
+/// any product of them below 10^18 < 2^64.
+fn header_text(reader: &mut impl BufRead) -> Result<String, InputError> {
     const LONGEST: usize = 10_000; // NumPy's own limit.
     const DIGITS: usize = 18;
     const BRACKETS: usize = 8;
@@ -110,31 +121,103 @@ fn check_preamble(reader: &mut (impl BufRead + Seek)) -> Result<()> {
     let mut start = [0; 8];
     reader
         .read_exact(&mut start)
-        .map_err(|_| anyhow!("not a NumPy array: the file is too short"))?;
+        .map_err(|_| malformed("not a NumPy array: the file is too short"))?;
     if &start[..6] != b"\x93NUMPY" {
-        bail!("not a NumPy array: the first bytes are not its signature");
+        return Err(malformed("not a NumPy array: the first bytes are not its signature"));
     }
     let mut length = [0; 4];
-    let length_bytes = if start[6] == 1 { 2 } else { 4 };
+    let length_bytes = match start[6] {
+        1 => 2,
+        2 | 3 => 4,
+        version => {
+            let words = format!("not a NumPy array: version {version} of the format is unknown");
+            return Err(malformed(words));
+        }
+    };
     reader
         .read_exact(&mut length[..length_bytes])
-        .map_err(|_| anyhow!("not a NumPy array: the file is too short"))?;
+        .map_err(|_| malformed("not a NumPy array: the file is too short"))?;
     let length = u32::from_le_bytes(length) as usize;
     if length > LONGEST {
-        bail!(
+        return Err(malformed(format!(
             "not a plain NumPy array: expected a header of at most {LONGEST} bytes, found {length}"
-        );
+        )));
     }
     let mut text = vec![0; length];
     reader
         .read_exact(&mut text)
-        .map_err(|_| anyhow!("not a NumPy array: the header is cut short"))?;
+        .map_err(|_| malformed("not a NumPy array: the header is cut short"))?;
     let count = |wanted: fn(&u8) -> bool| text.iter().filter(|byte| wanted(byte)).count();
     if count(u8::is_ascii_digit) > DIGITS || count(|byte| b"([{".contains(byte)) > BRACKETS {
-        bail!("not a plain NumPy array: the type or the shape is too long for a table of floats");
+        return Err(malformed(
+            "not a plain NumPy array: the type or the shape is too long for a table of floats",
+        ));
     }
-    reader.seek(SeekFrom::Start(0))?;
-    Ok(())
+    String::from_utf8(text).map_err(|_| malformed("not a NumPy array: the header is no text"))
+}
+
+/// What the header says: `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }`.
+struct Header {
+    /// The type, as Python writes it.
+    descr: String,
+    fortran_order: bool,
+    shape: Vec<u64>,
+}
+
+impl Header {
+    fn parse(text: &str) -> Result<Self, InputError> {
+        Self::read(text)
+            .ok_or_else(|| malformed("not a NumPy array: the header is not that of an array"))
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let fields = text.trim().strip_prefix('{')?.strip_suffix('}')?;
+        let (mut descr, mut fortran_order, mut shape) = (None, None, None);
+        for field in split_at_commas(fields)? {
+            let (key, value) = field.split_once(':')?;
+            let value = value.trim();
+            match key.trim().trim_matches(['\'', '"']) {
+                "descr" if descr.is_none() && !value.is_empty() => descr = Some(value.to_owned()),
+                "fortran_order" if fortran_order.is_none() => {
+                    fortran_order = Some(match value {
+                        "True" => true,
+                        "False" => false,
+                        _ => return None,
+                    });
+                }
+                "shape" if shape.is_none() => {
+                    let sizes = value.strip_prefix('(')?.strip_suffix(')')?;
+                    let sizes = split_at_commas(sizes)?;
+                    shape =
+                        Some(sizes.iter().map(|size| size.parse().ok()).collect::<Option<_>>()?);
+                }
+                _ => return None,
+            }
+        }
+        Some(Self { descr: descr?, fortran_order: fortran_order?, shape: shape? })
+    }
+}
+
+/// The parts between commas that stand in no bracket and no quotes; the last may be left empty.
+fn split_at_commas(text: &str) -> Option<Vec<&str>> {
+    let (mut parts, mut depth, mut quote, mut start) = (Vec::new(), 0_usize, None, 0);
+    for (at, character) in text.char_indices() {
+        match (quote, character) {
+            (Some(open), _) if character == open => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(character),
+            (None, '(' | '[' | '{') => depth += 1,
+            (None, ')' | ']' | '}') => depth = depth.checked_sub(1)?,
+            (None, ',') if depth == 0 => {
+                parts.push(text[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    let last = text[start..].trim();
+    parts.extend((!last.is_empty()).then_some(last));
+    (depth == 0 && quote.is_none()).then_some(parts)
 }
 
 /// The element types that are read.
@@ -146,18 +229,15 @@ enum Element {
 }
 
 impl Element {
-    fn of(dtype: &DType) -> Result<Self> {
-        if let DType::Plain(scalar) = dtype
-            && (scalar.type_char(), scalar.endianness()) == (TypeChar::Float, Endianness::Little)
-        {
-            match scalar.size_field() {
-                2 => return Ok(Self::Half),
-                4 => return Ok(Self::Single),
-                8 => return Ok(Self::Double),
-                _ => {}
-            }
+    fn of(descr: &str) -> Result<Self, InputError> {
+        match descr.trim_matches(['\'', '"']) {
+            "<f2" => Ok(Self::Half),
+            "<f4" => Ok(Self::Single),
+            "<f8" => Ok(Self::Double),
+            _ => Err(malformed(format!(
+                "expected little-endian floats ('<f2', '<f4' or '<f8'), found {descr}"
+            ))),
         }
-        bail!("expected little-endian floats ('<f2', '<f4' or '<f8'), found {}", dtype.descr())
     }
 
     fn bytes(self) -> usize {
@@ -175,34 +255,37 @@ fn decode<const BYTES: usize>(
     rows: usize,
     width: usize,
     value: impl Fn([u8; BYTES]) -> f64,
-) -> Result<Vec<f32>> {
+) -> Result<Vec<f32>, InputError> {
     let mut values = Vec::with_capacity(rows * width);
     let mut bytes = vec![0; width * BYTES];
     for row in 0..rows {
-        reader.read_exact(&mut bytes).map_err(|error| anyhow!("row {row}: {error}"))?;
+        let read = reader.read_exact(&mut bytes);
+        read.map_err(|error| Record::Row(row).with(InputProblem::Io(error)))?;
         let (elements, _) = bytes.as_chunks::<BYTES>();
         for (column, &element) in elements.iter().enumerate() {
-            let narrow = coordinate(value(element))
-                .map_err(|problem| anyhow!("row {row}, column {column}: {problem}"))?;
-            values.push(narrow);
+            let narrow = coordinate(value(element));
+            values.push(narrow.map_err(|problem| Record::Row(row).at(column, problem))?);
         }
     }
     Ok(values)
 }
 
 /// Writes vectors as 32-bit floats.
-pub fn write_npy(path: &Path, vectors: &VectorSet) -> Result<()> {
+pub fn write_npy(path: &Path, vectors: &VectorSet) -> Result<(), Error> {
+    // The data begin at a multiple of 64 bytes, as NumPy has it.
+    let (rows, width) = (vectors.rows(), vectors.width());
+    let header =
+        format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {width}), }}");
+    let length = (PREAMBLE + header.len() + 1).next_multiple_of(64) - PREAMBLE;
     let write = || -> std::io::Result<()> {
-        let file = BufWriter::new(File::create(path)?);
-        let mut writer = npyz::WriteOptions::new()
-            .default_dtype()
-            .shape(&[vectors.rows() as u64, vectors.width() as u64])
-            .writer(file)
-            .begin_nd()?;
-        writer.extend(vectors.values().iter().copied())?;
-        writer.finish()
+        let mut file = BufWriter::new(File::create(path)?);
+        file.write_all(b"\x93NUMPY\x01\x00")?;
+        file.write_all(&(length as u16).to_le_bytes())?;
+        writeln!(file, "{header:<0$}", length - 1)?;
+        vectors.values().iter().try_for_each(|value| file.write_all(&value.to_le_bytes()))?;
+        file.flush()
     };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    write().map_err(Error::cannot_write(path))
 }
 
 #[cfg(test)]

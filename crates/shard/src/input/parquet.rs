@@ -7,24 +7,23 @@ mod guard;
 #[cfg(all(test, feature = "parquet"))]
 mod tests;
 
+use std::fs::File;
+
+use super::Documents;
+use super::error::InputError;
+
 /// Reads a column of ids and a column of vectors.
 #[cfg(feature = "parquet")]
 pub(super) fn read(
-    file: std::fs::File,
+    file: File,
     id_column: &str,
     vector_column: &str,
-) -> anyhow::Result<super::Documents> {
+) -> Result<Documents, InputError> {
     guard::without_panics(|| columns::read(file, id_column, vector_column))
 }
 
 /// Says how to get what this build lacks.
 #[cfg(not(feature = "parquet"))]
-pub(super) fn read(
-    _file: std::fs::File,
-    _id_column: &str,
-    _vector_column: &str,
-) -> anyhow::Result<super::Documents> {
-    anyhow::bail!(
-        "this build cannot read parquet; build with `--features parquet`, or save the vectors as .npy or .jsonl"
-    )
+pub(super) fn read(_: File, _: &str, _: &str) -> Result<Documents, InputError> {
+    Err(super::InputProblem::NoParquet.into())
 }

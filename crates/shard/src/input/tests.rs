@@ -47,7 +47,7 @@ fn rows_are_named_by_number_or_by_file() {
     let ids = folder.file("ids.txt", "a\r\nb c\r\nd".as_bytes());
     let found = read_vectors(&folder.array(), Some(&ids)).unwrap();
     assert_eq!(found.ids, ["a", "b c", "d"]);
-    assert_eq!(found.values, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+    assert_eq!(found.vectors.values(), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn ids_that_do_not_fit_are_refused_by_line() {
     let folder = Folder::new();
     assert_eq!(
         folder.ids_problem(b"a\nb\n"),
-        "ids.txt: expected 3 ids, one a row, found 2 (rows of docs.npy)"
+        "ids.txt: expected 3 ids, one per row, found 2 (rows of docs.npy)"
     );
     assert_eq!(folder.ids_problem(b"a\n\nb\n"), "ids.txt: line 2: the id is empty");
     assert_eq!(folder.ids_problem(b"a\nb\n\xc3\x28\n"), "ids.txt: line 3: not UTF-8 at byte 0");
@@ -122,6 +122,7 @@ fn errors_begin_with_the_file() {
     assert!(error.ends_with("expected a file, found a directory"), "{error}");
 }
 
+#[cfg(feature = "audit")]
 #[test]
 fn judgements_are_read_from_files() {
     let folder = Folder::new();
@@ -137,5 +138,5 @@ fn judgements_are_read_from_files() {
 fn a_build_without_parquet_says_how_to_get_it() {
     let folder = Folder::new();
     let error = read_vectors(&folder.file("docs.parquet", b"PAR1"), None).unwrap_err().to_string();
-    assert!(error.contains("build with `--features parquet`"), "{error}");
+    assert!(error.contains("the feature `parquet`"), "{error}");
 }

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use shard_audit::baselines::Baseline;
-use shard_audit::report::channels::{CHANNELS, Channel};
+use shard::audit::{CHANNELS, Channel};
+use shard::baselines::Baseline;
 
 use crate::args::{VaultArguments, positive};
-use shard::baselines;
 
 #[derive(Args)]
 pub struct Audit {
@@ -19,7 +18,7 @@ pub struct Audit {
     /// (otherwise: SHARD_PASSPHRASE, or asked for at the terminal)
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// Audit somebody else's transformed vectors instead: .npy, one a row
+    /// Audit somebody else's transformed vectors instead: .npy, one per row
     #[arg(long, value_name = "FILE", requires = "originals", conflicts_with_all = ["vault", "key_file", "baseline"])]
     pub release: Option<PathBuf>,
     /// What they were made from, in the same order
@@ -29,7 +28,7 @@ pub struct Audit {
     #[arg(long, value_name = "FILE", requires = "release")]
     pub second: Option<PathBuf>,
     /// Audit another way to protect the vault's vectors, to compare with
-    #[arg(long, value_name = "NAME", value_parser = baselines::one)]
+    #[arg(long, value_name = "NAME", alias = "foil")]
     pub baseline: Option<Baseline>,
     /// Sample queries, for what requests give away
     #[arg(long, value_name = "FILE", conflicts_with = "release")]

@@ -1,28 +1,19 @@
 //! `shard serve`: the server, from flags to exit code.
 
 mod bounds;
-mod engine;
 mod settings;
 
-use std::fs::DirBuilder;
-use std::net::TcpListener;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
-use shard_protocol::Limits;
-use shard_server::Server;
-use shard_server::http::{Running, Service, Tls, TokenFile, Tokens, start};
+use shard::server::Running;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::output::Output;
-use settings::{Certificate, LogFormat, Resolved, Settings};
-
-/// Rows of one message: more would take the engine longer than a client waits.
-const MOST_ROWS: usize = 1 << 16;
+use settings::{LogFormat, Resolved, Settings};
 
 /// What a second signal ends with.
 const CUT_OFF: &str = "ended by a second signal: requests under way were cut off";
@@ -46,72 +37,26 @@ pub struct Serve {
 
 pub fn run(arguments: &Serve, json: Option<&Path>) -> Result<()> {
     let file = arguments.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
-    let settings = arguments.settings.clone().resolve(file)?;
-    let directory = &arguments.directory;
-    make_private(directory)?;
-    let tls = certificate(directory, &settings)?;
+    let settings = arguments.settings.clone().resolve(&arguments.directory, file)?;
     let output = Output::new(json);
     if arguments.print_fingerprint {
+        let tls = settings.server.tls()?;
         let fingerprint = tls.context("without TLS there is no fingerprint")?.fingerprint();
         output.line(&fingerprint)?;
         return output.result(&json!({ "fingerprint": fingerprint }));
     }
     log_to_standard_error(&settings)?;
-    let listener = TcpListener::bind(settings.listen)
-        .with_context(|| format!("cannot listen on {}", settings.listen))?;
-    let engine = engine::open(directory, settings.cache_bytes)?;
-    let limits = Limits { bytes: settings.http.body_bytes, rows: MOST_ROWS, ..Limits::default() };
-    let tokens = Tokens::open(TokenFile::of(directory))?;
-    let open = !tokens.are_required();
-    let service = Service {
-        server: Server::new(engine.rows, limits).with_session_bytes(settings.session_bytes),
-        maintenance: engine.maintenance,
-        tokens,
-        tls,
-        snapshots: directory.join("snapshots"),
-        options: settings.http,
-    };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(async {
         // Before the address is told: whoever reads it may send a signal at once.
         let signals = Signals::new()?;
-        let running = start(listener, service)?;
+        let running = settings.server.start()?;
         announce(&running, &output, arguments.ready_file.as_deref())?;
-        if open {
-            tracing::warn!("no tokens: whoever can reach this loopback address may read and write");
-        }
         signals.obey(running).await
     });
-    // What is left has had its time of grace; engines do not need to be told of an end.
+    // What is left has had its time of grace; stores do not need to be told of an end.
     runtime.shutdown_background();
     served
-}
-
-/// Makes a server's directory, which is nobody else's to read.
-pub fn make_private(directory: &Path) -> Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
-        .with_context(|| format!("cannot make the directory {}", directory.display()))
-}
-
-fn certificate(directory: &Path, settings: &Resolved) -> Result<Option<Tls>> {
-    Ok(match &settings.certificate {
-        Certificate::None => None,
-        Certificate::Given { certificate, key } => Some(Tls::open(certificate, key)?),
-        Certificate::Made { names } => {
-            let ip = settings.listen.ip();
-            let mut all = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-            if !ip.is_unspecified() {
-                all.push(ip.to_string());
-            }
-            all.extend(names.iter().cloned());
-            let mut seen = std::collections::HashSet::new();
-            all.retain(|name| seen.insert(name.clone()));
-            Some(Tls::open_or_generate(&directory.join("tls"), &all)?)
-        }
-    })
 }
 
 /// Says where the server is: the address on the first line, the fingerprint to pin on the second.

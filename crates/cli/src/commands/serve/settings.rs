@@ -7,22 +7,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
-use shard_server::SESSION_BYTES;
-use shard_server::http::HttpOptions;
-use shard_store::StoreOptions;
+use shard::server::{Certificate, HttpOptions, ServerOptions};
 
 use super::bounds::{KIB, MIB, bytes, count, not_zero, pause, time};
 use crate::args::positive;
 
-const DEFAULT_LISTEN: &str = "127.0.0.1:7443";
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// One readable line a request
+    /// One readable line per request
     #[default]
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
@@ -100,7 +96,7 @@ settings! {
     /// Time for a body, and again for its place in the queue, in seconds [default: 10]
     #[arg(value_name = "SECONDS")]
     request_timeout: u64,
-    /// Requests that are computed at a time, besides one change; 0 for one a core [default: 0]
+    /// Requests that are computed at a time, besides one change; 0 for one per core [default: 0]
     #[arg(value_name = "COUNT")]
     workers: usize,
     /// Requests that wait for a worker before others are told to come back [default: 64]
@@ -149,24 +145,9 @@ settings! {
 /// Settings with nothing left open.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Resolved {
-    pub listen: SocketAddr,
-    pub certificate: Certificate,
-    pub session_bytes: usize,
-    pub cache_bytes: usize,
+    pub server: ServerOptions,
     pub log_format: LogFormat,
     pub log_level: String,
-    pub http: HttpOptions,
-}
-
-/// Where the certificate comes from.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Certificate {
-    /// No TLS.
-    None,
-    /// Files of the operator's.
-    Given { certificate: PathBuf, key: PathBuf },
-    /// Made on the first start, for these names too.
-    Made { names: Vec<String> },
 }
 
 impl Settings {
@@ -186,22 +167,22 @@ impl Settings {
     }
 
     /// These, then those of a file, then the defaults.
-    pub fn resolve(self, file: Self) -> Result<Resolved> {
+    pub fn resolve(self, directory: &Path, file: Self) -> Result<Resolved> {
         let set = self.or(file);
-        let (defaults, store) = (HttpOptions::default(), StoreOptions::default());
+        let server = ServerOptions::new(directory);
+        let defaults = &server.http;
         let certificate = match (set.tls_cert, set.tls_key) {
             _ if set.plain == Some(true) => Certificate::None,
             (Some(certificate), Some(key)) => Certificate::Given { certificate, key },
             (None, None) => Certificate::Made { names: set.tls_names.unwrap_or_default() },
             _ => bail!("tls-cert and tls-key go together: give both or neither"),
         };
-        let resolved = Resolved {
-            listen: set.listen.unwrap_or_else(|| DEFAULT_LISTEN.parse().expect("an address")),
+        let server = ServerOptions {
+            directory: server.directory,
+            listen: set.listen.unwrap_or(server.listen),
             certificate,
-            session_bytes: bytes("session-mib", set.session_mib, MIB, SESSION_BYTES)?,
-            cache_bytes: bytes("cache-mib", set.cache_mib, MIB, store.cache_bytes)?,
-            log_format: set.log_format.unwrap_or_default(),
-            log_level: set.log_level.unwrap_or_else(|| "info".to_owned()),
+            session_bytes: bytes("session-mib", set.session_mib, MIB, server.session_bytes)?,
+            cache_bytes: bytes("cache-mib", set.cache_mib, MIB, server.cache_bytes)?,
             http: HttpOptions {
                 body_bytes: bytes("max-body-mib", set.max_body_mib, MIB, defaults.body_bytes)?,
                 held_bytes: bytes("max-held-mib", set.max_held_mib, MIB, defaults.held_bytes)?,
@@ -251,7 +232,7 @@ impl Settings {
                 log_details: set.log_details.unwrap_or(defaults.log_details),
             },
         };
-        let HttpOptions { body_bytes, held_bytes, .. } = resolved.http;
+        let HttpOptions { body_bytes, held_bytes, .. } = server.http;
         if body_bytes > held_bytes {
             let (body, held) = (body_bytes / MIB, held_bytes / MIB);
             bail!(
@@ -259,7 +240,11 @@ impl Settings {
                  raise max-held-mib or lower max-body-mib"
             );
         }
-        Ok(resolved)
+        Ok(Resolved {
+            server,
+            log_format: set.log_format.unwrap_or_default(),
+            log_level: set.log_level.unwrap_or_else(|| "info".to_owned()),
+        })
     }
 }
 
@@ -272,8 +257,12 @@ mod tests {
 
     const SHIPPED: &str = include_str!("../../../../../packaging/shard.toml");
 
+    fn resolve(flags: Settings, file: Settings) -> Result<Resolved> {
+        flags.resolve(Path::new("server"), file)
+    }
+
     fn resolved(text: &str) -> Resolved {
-        Settings::default().resolve(Settings::parse(text).unwrap()).unwrap()
+        resolve(Settings::default(), Settings::parse(text).unwrap()).unwrap()
     }
 
     #[test]
@@ -301,7 +290,7 @@ mod tests {
     fn flags_win_over_the_file() {
         let flags = Settings { queue: Some(7), ..Settings::default() };
         let file = Settings::parse("queue = 9\ngrace = 3").unwrap();
-        let http = flags.resolve(file).unwrap().http;
+        let http = resolve(flags, file).unwrap().server.http;
         assert_eq!((http.queue, http.grace), (7, Duration::from_secs(3)));
     }
 
@@ -314,7 +303,7 @@ mod tests {
     #[test]
     fn a_certificate_needs_its_key() {
         let half = Settings::parse("tls-cert = \"a.pem\"").unwrap();
-        assert!(Settings::default().resolve(half).is_err());
+        assert!(resolve(Settings::default(), half).is_err());
     }
     #[test]
     fn settings_that_cannot_work_are_refused_in_words() {
@@ -327,9 +316,10 @@ mod tests {
             ("max-connections = 9000000000000000000", "max-connections must be at most"),
             ("grace = 9000000000000000000", "grace must be at most 31536000 seconds"),
         ] {
-            let refused = Settings::default().resolve(Settings::parse(text).unwrap()).unwrap_err();
+            let file = Settings::parse(text).unwrap();
+            let refused = resolve(Settings::default(), file).unwrap_err();
             assert!(refused.to_string().contains(words), "{text}: {refused}");
         }
-        assert_eq!(resolved("grace = 0\nqueue = 0").http.grace, Duration::ZERO);
+        assert_eq!(resolved("grace = 0\nqueue = 0").server.http.grace, Duration::ZERO);
     }
 }

@@ -73,9 +73,9 @@ impl Desk {
         self.write(name, vectors::singles(rows));
     }
 
-    /// Copies a file of `tests/fixtures`.
+    /// Copies a file of `crates/shard/tests/fixtures`.
     pub fn fixture(&self, name: &str) {
-        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shard/tests/fixtures").join(name);
         fs::copy(from, self.path(name)).expect("the fixture exists");
     }
 

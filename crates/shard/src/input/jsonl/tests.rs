@@ -9,8 +9,8 @@ fn records_are_read_in_order() {
     let text = "\u{feff}{\"id\": \"a\", \"vector\": [1, -2.5]}\r\n\r\n{\"vector\": [1e-3, 0], \"id\": 7, \"title\": \"x\"}\n{\"id\": -7, \"vector\": [0, 1]}";
     let found = read(text.as_bytes()).unwrap();
     assert_eq!(found.ids, ["a", "7", "-7"]);
-    assert_eq!(found.width, 2);
-    assert_eq!(found.values, [1.0, -2.5, 0.001, 0.0, 0.0, 1.0]);
+    assert_eq!(found.vectors.width(), 2);
+    assert_eq!(found.vectors.values(), [1.0, -2.5, 0.001, 0.0, 0.0, 1.0]);
 }
 
 #[test]

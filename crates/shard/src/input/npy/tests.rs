@@ -16,7 +16,7 @@ fn singles(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-fn table(bytes: Vec<u8>) -> Result<Documents> {
+fn table(bytes: Vec<u8>) -> Result<Documents, InputError> {
     read(Cursor::new(bytes), Dimensions::Two).map(Array::with_row_numbers)
 }
 
@@ -34,8 +34,8 @@ fn the_three_float_widths_read_alike() {
     for (descr, data) in [("'<f2'", half), ("'<f4'", single), ("'<f8'", double)] {
         let found = table(file(descr, "False", "(2, 3)", &data)).unwrap();
         assert_eq!(found.ids, ["0", "1"]);
-        assert_eq!(found.width, 3);
-        assert_eq!(found.values, values.map(|value| value as f32));
+        assert_eq!(found.vectors.width(), 3);
+        assert_eq!(found.vectors.values(), values.map(|value| value as f32));
     }
 }
 
@@ -44,7 +44,7 @@ fn version_two_headers_are_read() {
     let mut bytes = file("'<f4'", "False", "(1, 1)", &singles(&[3.0]));
     bytes[6] = 2;
     bytes.splice(10..10, [0, 0]);
-    assert_eq!(table(bytes).unwrap().values, [3.0]);
+    assert_eq!(table(bytes).unwrap().vectors.values(), [3.0]);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn one_dimension_is_a_query_and_not_a_table() {
     let bytes = file("'<f4'", "False", "(3,)", &singles(&[1.0, 2.0, 3.0]));
     assert_eq!(problem(bytes.clone()), "expected a two-dimensional array, found shape [3]");
     let query = read(Cursor::new(bytes), Dimensions::OneOrTwo).unwrap().with_row_numbers();
-    assert_eq!((query.ids, query.width), (vec!["0".to_owned()], 3));
+    assert_eq!((query.ids, query.vectors.width()), (vec!["0".to_owned()], 3));
     let cube =
         read(Cursor::new(file("'<f4'", "False", "(1, 1, 1)", &[0; 4])), Dimensions::OneOrTwo);
     assert_eq!(
@@ -153,7 +153,19 @@ fn every_flip_of_a_header_bit_is_an_error_or_a_table() {
         let mut bytes = good.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
         if let Ok(found) = table(bytes) {
-            assert_eq!(found.values.len(), found.ids.len() * found.width);
+            assert_eq!(found.vectors.values().len(), found.ids.len() * found.vectors.width());
         }
     }
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("vectors.npy");
+    let vectors = VectorSet::new(3, vec![0.5, -1.25, 2.0, 0.0, 7.0, -0.125]).unwrap();
+    write_npy(&path, &vectors).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    assert_eq!(bytes.len(), 128 + 24);
+    assert_eq!(bytes[127], b'\n');
+    assert_eq!(table(bytes).unwrap().vectors, vectors);
 }

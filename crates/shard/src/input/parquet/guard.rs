@@ -1,10 +1,10 @@
-//! A wall between the program and the parquet library's assertions.
+//! Turns failed assertions of the parquet library into errors.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
-use anyhow::{Result, bail};
+use crate::input::error::{InputError, InputProblem};
 
 thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
@@ -13,9 +13,10 @@ thread_local! {
 /// Runs a reader and turns a panic inside it into an error.
 ///
 /// The library asserts on some damaged files where it should return an error (about one in 400 of files with a
-/// few flipped bits), and a damaged file is the user's to hear about, not ours to crash on. What was half read is
-/// dropped, so nothing broken is seen afterwards. The usual report of a panic is silenced for this thread only.
-pub(super) fn without_panics<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
+/// few flipped bits). What was half read is dropped, so nothing broken is seen afterwards. The usual report of a panic is silenced for this thread only.
+pub(super) fn without_panics<T>(
+    read: impl FnOnce() -> Result<T, InputError>,
+) -> Result<T, InputError> {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
         let report = panic::take_hook();
@@ -30,7 +31,10 @@ pub(super) fn without_panics<T>(read: impl FnOnce() -> Result<T>) -> Result<T> {
     QUIET.set(before);
     match outcome {
         Ok(result) => result,
-        Err(_) => bail!("the file is damaged: the parquet reader gave up on it"),
+        Err(_) => {
+            let words = "the file is damaged: the parquet reader gave up on it";
+            Err(InputProblem::Malformed(words.to_owned()).into())
+        }
     }
 }
 

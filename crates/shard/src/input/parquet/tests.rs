@@ -17,10 +17,10 @@ fn problem(name: &str) -> String {
 
 /// The rows that every good fixture holds.
 fn assert_rows(found: &Documents) {
-    assert_eq!(found.width, 3);
+    assert_eq!(found.vectors.width(), 3);
     #[rustfmt::skip]
     let expected = [0.5, -1.0, 2.0, 0.25, 0.0, -3.5, 1.0, 1.5, 0.125, -0.75, 4.0, 8.0, 0.0, 0.0, 1.0];
-    assert_eq!(found.values, expected);
+    assert_eq!(found.vectors.values(), expected);
 }
 
 const NAMES: [&str; 5] = ["alpha", "beta", "gamma", "delta", "épsilon"];
@@ -112,7 +112,7 @@ fn a_flipped_bit_in_any_byte_is_an_error_or_still_a_table() {
         bytes[byte] ^= 1 << (byte % 8);
         fs::write(&path, &bytes).unwrap();
         if let Ok(found) = super::read(File::open(&path).unwrap(), "id", "vector") {
-            assert_eq!(found.values.len(), found.ids.len() * found.width);
+            assert_eq!(found.vectors.values().len(), found.ids.len() * found.vectors.width());
         }
     }
 }

@@ -7,7 +7,7 @@ const PURPOSE: u64 = 0x5a3b1e;
 
 /// At most `most` documents, ascending: whole cells in random order while they fit, since an
 /// attack on a cell needs all of it. Where not one cell fits, documents of the first one drawn.
-pub fn documents(cells: &[u32], most: usize, seed: u64) -> Vec<usize> {
+pub(super) fn documents(cells: &[u32], most: usize, seed: u64) -> Vec<usize> {
     if cells.len() <= most {
         return (0..cells.len()).collect();
     }

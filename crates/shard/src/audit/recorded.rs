@@ -4,14 +4,13 @@
 use std::convert::Infallible;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::Result;
 use shard_audit::view::SeenRequest;
-use shard_client::{Collection, SearchOptions, Searcher, Transport};
+use shard_client::{ClientError, Collection, Progress, SearchOptions, Searcher, Watch};
 use shard_geometry::VectorSet;
-use shard_protocol::{Limits, MessageKind, RerankRequest, RowBatch, message_kind};
+use shard_protocol::{Limits, MessageKind, RerankRequest, RowBatch, Transport, message_kind};
+use shard_server::Embedded;
 
-use crate::output::progress;
-use shard::Embedded;
+use crate::Error;
 
 /// The embedded server, and every request to score that reached it.
 struct Recording {
@@ -23,7 +22,7 @@ impl Transport for Recording {
     type Error = Infallible;
 
     fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, Infallible> {
-        if message_kind(&message) == Ok(MessageKind::RerankRequest) {
+        if message_kind(&message).is_ok_and(|kind| kind == MessageKind::RerankRequest) {
             self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(message.clone());
         }
         self.server.exchange(message)
@@ -32,26 +31,29 @@ impl Transport for Recording {
 
 /// Searches for every query and returns what the server could read of each request, rows by
 /// their place in the release.
-pub fn requests(
+pub(super) fn requests(
     collection: &Collection,
     release: &RowBatch,
     queries: &VectorSet,
-) -> Result<Vec<SeenRequest>> {
+    watch: &Watch<'_>,
+) -> Result<Vec<SeenRequest>, Error> {
     let server = Embedded::serving(release.clone());
     let searcher = Searcher::new(Recording { server, requests: Mutex::default() });
-    let bar = progress("searching", queries.rows());
     for row in 0..queries.rows() {
         searcher.search(collection, queries.row(row), &SearchOptions::default())?;
-        bar.inc(1);
+        let progress = Progress { done: row as u64 + 1, total: queries.rows() as u64 };
+        if watch(progress).is_break() {
+            return Err(ClientError::Cancelled.into());
+        }
     }
-    bar.finish_and_clear();
     let sent = searcher.transport().requests.lock().unwrap_or_else(PoisonError::into_inner);
     let place = |handle| {
         let found = release.rows().binary_search_by_key(&handle, |row| row.handle);
         found.expect("the server answered, so it has every row that was asked for")
     };
-    let seen = |message: &Vec<u8>| -> Result<SeenRequest> {
-        let request = RerankRequest::decode(message, &Limits::default())?;
+    let seen = |message: &Vec<u8>| -> Result<SeenRequest, Error> {
+        let request =
+            RerankRequest::decode(message, &Limits::default()).map_err(ClientError::from)?;
         let handles = request.candidates().iter().flat_map(|(_, rows)| rows);
         Ok(SeenRequest { candidates: handles.map(|&handle| place(handle)).collect() })
     };

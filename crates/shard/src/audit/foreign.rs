@@ -1,71 +1,74 @@
-//! The subject of an audit, from somebody else's vectors: row `i` of both files is one document.
+//! The subject of an audit, from somebody else's vectors.
 
-use std::path::Path;
-
-use anyhow::{Context, Result, bail};
 use shard_audit::subject::{KeyFamily, Subject, coordinates};
 use shard_audit::tools::matrix::Matrix;
 use shard_audit::tools::statistics::{generator, sample};
 use shard_audit::view::{Release, ServerView};
 use shard_geometry::{Pca, VectorSet};
 
-use super::Audited;
-use super::arguments::Audit;
-use crate::output::grouped;
-use shard::input::read_vectors;
-use shard::input::vectors;
+use super::{AuditOptions, Audited, select};
+use shard_client::ClientError;
+
+use crate::Error;
+use crate::input::InputProblem;
 
 /// The stream of the generator that samples documents.
 const PURPOSE: u64 = 0x0f_f1ce;
 
-/// Reads a release, what it was made from, and perhaps another release of the same.
-pub fn audited(release: &Path, originals: &Path, arguments: &Audit) -> Result<Audited> {
-    let originals = read(originals)?;
-    let documents = originals.rows();
-    let mut rng = generator(arguments.seed, PURPOSE);
-    let mut kept = sample(documents, arguments.sample, &mut rng);
-    kept.sort_unstable();
-    let protected = |path: &Path| -> Result<Release> {
-        let rows = read(path)?;
-        if rows.rows() != documents {
-            bail!(
-                "{}: expected {documents} rows, one for each original, found {}",
-                path.display(),
-                rows.rows()
-            );
+impl Audited {
+    /// Somebody else's transformed vectors: row `i` of `release` was made from row `i` of
+    /// `originals`, and so was row `i` of `earlier`, another release of the same documents. `name`
+    /// is for people. Of the options, seed and sample count.
+    ///
+    /// # Errors
+    /// When a release does not have one row per original.
+    pub fn from_vectors(
+        name: impl Into<String>,
+        originals: &VectorSet,
+        release: &VectorSet,
+        earlier: Option<&VectorSet>,
+        options: &AuditOptions<'_>,
+    ) -> Result<Self, Error> {
+        let documents = originals.rows();
+        let mut rng = generator(options.seed, PURPOSE);
+        let mut kept = sample(documents, options.sample, &mut rng);
+        kept.sort_unstable();
+        let mut releases = Vec::new();
+        // Oldest first: the newest is the one under attack.
+        for rows in earlier.into_iter().chain([release]) {
+            if rows.rows() != documents {
+                let (originals, found) = (documents, rows.rows());
+                return Err(InputProblem::ReleaseRows { originals, found }.into());
+            }
+            releases.push(one_cell(Matrix::from_vectors(rows).select(&kept)));
         }
-        Ok(one_cell(Matrix::from_vectors(&rows).select(&kept)))
-    };
-    // Releases are oldest first, and the newest is the one under attack.
-    let mut releases = Vec::new();
-    releases.extend(arguments.second.as_deref().map(protected).transpose()?);
-    releases.push(protected(release)?);
 
-    let mut notes = vec![
-        "These vectors were not made by Shard: all rows are taken to be under one key, and channels \
-         about Shard's own parts were left out."
-            .to_owned(),
-    ];
-    if kept.len() < documents {
-        notes.push(format!(
-            "The attacks were run on a sample of {} of {} documents (--sample).",
-            grouped(kept.len()),
-            grouped(documents)
-        ));
+        let mut notes = vec![
+            "These vectors were not made by Shard: all rows are taken to be under one key, and \
+             channels about Shard's own parts were left out."
+                .to_owned(),
+        ];
+        if kept.len() < documents {
+            notes.push(format!(
+                "The attacks were run on a sample of {} of {documents} documents.",
+                kept.len()
+            ));
+        }
+        notes.extend(note_on_width(originals.width(), release.width()));
+        Ok(Self {
+            subject: subject(&select(originals, &kept), releases, options.seed)?,
+            name: name.into(),
+            documents,
+            ids: kept.iter().map(usize::to_string).collect(),
+            // All rows are under one key, in a sample as in the whole.
+            whole: None,
+            notes,
+        })
     }
-    let newest = releases.last().expect("a release was read");
-    notes.extend(note_on_width(originals.width(), newest.rows.width()));
-    let values = kept.iter().flat_map(|&row| originals.row(row)).copied().collect();
-    let originals = VectorSet::new(originals.width(), values)?;
-    let subject = subject(&originals, releases, arguments.seed)?;
-    let name = format!("the release {}", release.display());
-    let ids = kept.iter().map(usize::to_string).collect();
-    // All rows are under one key, in a sample as in the whole.
-    Ok(Audited { subject, name, documents, ids, whole: None, notes })
 }
 
 /// What a reader must know of rows that are not as wide as the originals.
-pub fn note_on_width(wide: usize, stored: usize) -> Option<String> {
+pub(super) fn note_on_width(wide: usize, stored: usize) -> Option<String> {
     (wide != stored).then(|| {
         format!(
             "The release is {stored} wide and the originals are {wide}: where an attack compares them \
@@ -79,11 +82,15 @@ pub fn note_on_width(wide: usize, stored: usize) -> Option<String> {
 /// its coordinates are as many as the newest release's.
 ///
 /// Rows stand as an attacker would put them who is granted the owner's axes: centred, which makes
-/// an affine map of the originals a linear one of their coordinates, and turned by `V^T` where they
+/// an affine map of the originals a linear one of their coordinates, and rotated by `V^T` where they
 /// are as wide as the originals, so that vectors that nothing protects are their own coordinates.
-pub fn subject(originals: &VectorSet, releases: Vec<Release>, seed: u64) -> Result<Subject> {
+pub(super) fn subject(
+    originals: &VectorSet,
+    releases: Vec<Release>,
+    seed: u64,
+) -> Result<Subject, Error> {
     let stored = releases.last().map_or(originals.width(), |release| release.rows.width());
-    let axes = Pca::fit(originals)?;
+    let axes = Pca::fit(originals).map_err(ClientError::from)?;
     let basis = Matrix::new(axes.width(), axes.basis().to_vec());
     let framed = |release: Release| {
         let mean = release.rows.column_means();
@@ -115,12 +122,6 @@ pub fn subject(originals: &VectorSet, releases: Vec<Release>, seed: u64) -> Resu
 
 fn one_cell(rows: Matrix) -> Release {
     Release { cells: vec![0; rows.rows()], rows, prefixes: None }
-}
-
-fn read(path: &Path) -> Result<VectorSet> {
-    let (_, vectors) =
-        vectors(read_vectors(path, None)?).with_context(|| path.display().to_string())?;
-    Ok(vectors)
 }
 
 #[cfg(test)]

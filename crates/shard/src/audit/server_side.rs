@@ -6,17 +6,17 @@ use shard_audit::view::{Release, SeenRequest, ServerView};
 use shard_protocol::{CellHandle, Leak, Row, RowBatch, RowHandle, declassify};
 
 /// The server's side of a subject.
-pub struct Held {
-    pub view: ServerView,
+pub(super) struct ServerSide {
+    pub(super) view: ServerView,
     /// The document of each row; canaries have none.
-    pub documents: Vec<Option<usize>>,
+    pub(super) documents: Vec<Option<usize>>,
 }
 
-impl Held {
+impl ServerSide {
     /// Takes `batch` and `requests` without the documents that were `dropped` for a sample. A cell
     /// that has lost all its documents goes as a whole; canaries of the others stay, since the
     /// server cannot tell them from documents.
-    pub fn of(
+    pub(super) fn of(
         batch: RowBatch,
         documents: &HashMap<RowHandle, usize>,
         dropped: &HashSet<RowHandle>,
@@ -56,7 +56,7 @@ mod tests {
     use shard_protocol::Epoch;
 
     /// Rows 10, 11 and 12 in cell 1 and 20, 21 in cell 2; 12 and 21 are canaries.
-    fn held(dropped: &[u64]) -> Held {
+    fn server_side(dropped: &[u64]) -> ServerSide {
         let row = |handle: u64| Row {
             cell: declassify(CellHandle(handle / 10), Leak::CellMembership),
             handle: RowHandle(handle),
@@ -72,16 +72,16 @@ mod tests {
         let documents = kept.enumerate().map(|(at, handle)| (RowHandle(handle), at)).collect();
         let dropped = dropped.iter().map(|&handle| RowHandle(handle)).collect();
         let requests = vec![SeenRequest { candidates: vec![0, 2, 3, 4] }];
-        Held::of(batch, &documents, &dropped, requests)
+        ServerSide::of(batch, &documents, &dropped, requests)
     }
 
-    fn stored(held: &Held) -> &[f64] {
+    fn stored(held: &ServerSide) -> &[f64] {
         held.view.releases[0].rows.values()
     }
 
     #[test]
     fn everything_is_there_when_nothing_was_dropped() {
-        let held = held(&[]);
+        let held = server_side(&[]);
         assert_eq!(stored(&held), [10.0, 11.0, 12.0, 20.0, 21.0]);
         assert_eq!(held.documents, [Some(0), Some(1), None, Some(2), None]);
         assert_eq!(held.view.requests[0].candidates, [0, 2, 3, 4]);
@@ -89,10 +89,10 @@ mod tests {
 
     #[test]
     fn a_cell_goes_with_its_last_document_and_keeps_its_canaries_until_then() {
-        let partly = held(&[10]);
+        let partly = server_side(&[10]);
         assert_eq!(stored(&partly), [11.0, 12.0, 20.0, 21.0]);
         assert_eq!(partly.view.requests[0].candidates, [1, 2, 3]);
-        let without = held(&[20]);
+        let without = server_side(&[20]);
         assert_eq!(stored(&without), [10.0, 11.0, 12.0]);
         assert_eq!(without.documents, [Some(0), Some(1), None]);
         assert_eq!(without.view.requests[0].candidates, [0, 2]);

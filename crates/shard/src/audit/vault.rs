@@ -1,0 +1,147 @@
+//! The subject of an audit, from a vault.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+use shard_audit::linkage::active_cells::ActiveCells;
+use shard_audit::linkage::candidates;
+use shard_audit::report::shape;
+use shard_audit::subject::{KeyFamily, Subject, coordinates};
+use shard_audit::tools::matrix::Matrix;
+use shard_audit::view::SeenRequest;
+use shard_client::{ClientError, TransformKind};
+use shard_protocol::{RowBatch, RowHandle};
+
+use super::server_side::ServerSide;
+use super::{AuditOptions, Audited, WholeCounts, foreign, recorded, sample, select};
+use crate::input::{InputProblem, Text};
+use crate::{Error, Vault};
+
+/// Queries whose requests are recorded.
+const MOST_QUERIES: usize = 500;
+
+impl Audited {
+    /// Takes from a vault what an audit needs; the vault can be closed then.
+    ///
+    /// # Errors
+    /// When the vault is empty or a query vault, or a document has no text where texts are given.
+    pub fn from_vault(vault: &Vault, options: &AuditOptions<'_>) -> Result<Self, Error> {
+        let queries = options.queries.map(|queries| {
+            select(queries, &(0..queries.rows().min(MOST_QUERIES)).collect::<Vec<_>>())
+        });
+        let (all, batch) = (vault.documents()?, vault.published_rows()?);
+        let collection = vault.collection()?.ok_or(ClientError::Empty)?;
+        let (model, index) = (collection.model(), collection.index());
+        let documents = all.ids().len();
+        // With a key for every document each is a cell of its own.
+        let cells: Vec<u32> =
+            (0..documents as u32).map(|row| index.cell(row).unwrap_or(row)).collect();
+        let kept = sample::documents(&cells, options.sample, options.seed);
+        let vectors = select(all.vectors(), &kept);
+        let mut notes = Vec::new();
+        if kept.len() < documents {
+            notes.push(format!(
+                "The attacks were run on {} of {documents} documents, in whole cells where they \
+                 fit: shares of neighbours under one key come out higher than on all of them, as \
+                 do chances of guessing a row.",
+                kept.len()
+            ));
+        }
+        let name = format!("the vault {}", vault.directory().display());
+        let ids: Vec<String> = kept.iter().map(|&row| all.ids()[row].clone()).collect();
+        let texts = options.texts.map(|texts| by_row(texts, &ids)).transpose()?;
+        if texts.is_none() {
+            notes.push("No texts were given: nothing was read out of vectors.".to_owned());
+        }
+        if let Some(baseline) = options.baseline {
+            let protected = baseline.protect(&vectors, options.seed).map_err(Error::audit)?;
+            let release = protected.release();
+            notes.push(format!(
+                "What is audited is not Shard but the baseline `{baseline}` of its vectors."
+            ));
+            notes.extend(foreign::note_on_width(vectors.width(), release.rows.width()));
+            let subject = Subject {
+                texts,
+                queries: queries.as_ref().map(Matrix::from_vectors),
+                ..foreign::subject(&vectors, vec![release], options.seed)?
+            };
+            let name = format!("{name} as {baseline}");
+            return Ok(Self { subject, name, documents, ids, whole: None, notes });
+        }
+        let requests = match &queries {
+            Some(queries) => recorded::requests(&collection, &batch, queries, options.watch)?,
+            None => {
+                notes.push(
+                    "No sample queries were given: channels about requests and about quality were \
+                     left out or run on stand-ins."
+                        .to_owned(),
+                );
+                Vec::new()
+            }
+        };
+        let mut dropped: HashSet<RowHandle> =
+            (0..documents as u32).map(|row| index.handle(row)).collect();
+        let handles: HashMap<RowHandle, usize> =
+            kept.iter().enumerate().map(|(at, &row)| (index.handle(row as u32), at)).collect();
+        dropped.retain(|handle| !handles.contains_key(handle));
+        let whole = (!dropped.is_empty()).then(|| counts(&batch, &requests, options.seed));
+        let server = ServerSide::of(batch, &handles, &dropped, requests);
+        Ok(Self {
+            subject: Subject {
+                coordinates: coordinates(model.pca(), &vectors),
+                vectors: Matrix::from_vectors(&vectors),
+                prefix_width: model.split().prefix(),
+                cells: renumbered(kept.iter().map(|&row| cells[row])),
+                keys: match model.settings().transform {
+                    TransformKind::Orthogonal => KeyFamily::Orthogonal,
+                    TransformKind::Structured => KeyFamily::Structured,
+                },
+                texts,
+                queries: queries.as_ref().map(Matrix::from_vectors),
+                view: server.view,
+                documents: server.documents,
+                seed: options.seed,
+            },
+            name,
+            documents,
+            ids,
+            whole,
+            notes,
+        })
+    }
+}
+
+/// Counts rows, cells and requests before a sample is drawn.
+fn counts(batch: &RowBatch, requests: &[SeenRequest], seed: u64) -> WholeCounts {
+    let cells = renumbered(batch.rows().iter().map(|row| *row.cell));
+    let mut sizes = vec![0; cells.iter().max().map_or(0, |&last| last as usize + 1)];
+    cells.iter().for_each(|&cell| sizes[cell as usize] += 1);
+    let active = ActiveCells::of(requests, &cells);
+    let figures =
+        |active| candidates::active_cells(candidates::RECORDED, &active, seed, cells.len());
+    WholeCounts {
+        shape: shape::of_cells(&sizes, batch.width(), seed),
+        requests: active.map_or(Vec::new(), |active| figures(active).to_vec()),
+    }
+}
+
+/// Texts by row, each with its title before it.
+fn by_row(texts: &[Text], ids: &[String]) -> Result<Vec<String>, Error> {
+    let by_id: HashMap<&str, &Text> = texts.iter().map(|text| (text.id.as_str(), text)).collect();
+    let text = |id: &String| match by_id.get(id.as_str()) {
+        Some(text) => Ok(text.with_title()),
+        None => Err(InputProblem::NoText(id.clone()).into()),
+    };
+    ids.iter().map(text).collect()
+}
+
+/// Cells numbered in the order of appearance.
+fn renumbered<T: Eq + Hash>(cells: impl Iterator<Item = T>) -> Vec<u32> {
+    let mut numbers = HashMap::new();
+    cells
+        .map(|cell| {
+            let next = numbers.len() as u32;
+            *numbers.entry(cell).or_insert(next)
+        })
+        .collect()
+}

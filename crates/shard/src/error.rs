@@ -1,0 +1,103 @@
+//! The library's one error.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use shard_client::ClientError;
+use shard_client::vault::VaultError;
+
+use crate::input::{InputError, InputProblem};
+
+/// Why something could not be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The vault, a search, or what travels to and from a server.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Documents, queries or files that cannot be used.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// A file or directory that could not be written.
+    #[error("cannot write {}: {source}", .path.display())]
+    Write {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The rows of a server on disk.
+    #[cfg(feature = "server")]
+    #[error(transparent)]
+    Store(#[from] shard_store::StoreError),
+    /// A server that could not be started.
+    #[cfg(feature = "server")]
+    #[error(transparent)]
+    Start(#[from] shard_server::http::StartError),
+    /// An address that could not be listened on.
+    #[cfg(feature = "server")]
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The certificate of a server.
+    #[cfg(feature = "server")]
+    #[error(transparent)]
+    Tls(#[from] shard_server::http::TlsError),
+    /// The tokens of a server.
+    #[cfg(feature = "server")]
+    #[error(transparent)]
+    Token(#[from] shard_server::http::TokenError),
+    /// A policy that cannot be judged.
+    #[cfg(feature = "audit")]
+    #[error(transparent)]
+    Policy(#[from] shard_audit::report::gate::GateError),
+    /// Rankings that cannot be judged.
+    #[cfg(feature = "audit")]
+    #[error(transparent)]
+    Judgement(#[from] shard_audit::quality::EvaluateError),
+    /// An attack, a baseline or a judgement that could not be made.
+    #[cfg(feature = "audit")]
+    #[error("{0}")]
+    Audit(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    pub(crate) fn cannot_write(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Write { path: path.to_owned(), source }
+    }
+
+    /// The audit's errors are prose; nobody tells them apart.
+    #[cfg(feature = "audit")]
+    pub(crate) fn audit(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Audit(error.into())
+    }
+}
+
+impl From<InputProblem> for Error {
+    fn from(problem: InputProblem) -> Self {
+        Self::Input(problem.into())
+    }
+}
+
+impl From<VaultError> for Error {
+    fn from(error: VaultError) -> Self {
+        Self::Client(error.into())
+    }
+}
+
+impl From<shard_geometry::VectorError> for Error {
+    fn from(error: shard_geometry::VectorError) -> Self {
+        Self::Client(error.into())
+    }
+}
+
+#[cfg(feature = "remote")]
+impl From<shard_client::remote::RemoteError> for Error {
+    fn from(error: shard_client::remote::RemoteError) -> Self {
+        Self::Client(error.into())
+    }
+}

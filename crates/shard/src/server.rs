@@ -1,0 +1,159 @@
+//! A server for others: rows on disk, served over TLS to holders of tokens.
+//!
+//! [`ServerOptions::start`] serves a directory. The directory also holds the [`TokenFile`], the
+//! certificate and snapshots; [`RedbRows`] opens the rows of a server that does not run, for
+//! compaction and snapshots, and [`verify`] checks them.
+
+use std::fs::DirBuilder;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use getrandom::SysRng;
+use rand_core::UnwrapErr;
+use shard_protocol::Limits;
+pub use shard_server::SESSION_BYTES;
+use shard_server::Server;
+pub use shard_server::http::{
+    HttpOptions, NewToken, Running, Scope, StartError, Tls, TlsError, Token, TokenError, TokenFile,
+    TokenLimits, TokenRecord,
+};
+use shard_server::http::{Service, Tokens, start};
+pub use shard_store::{
+    Compaction, RedbRows, Snapshot, StoreError, StoreOptions, Verification, verify,
+};
+
+use crate::Error;
+
+/// Rows of one message: more would take the engine longer than a client waits.
+const MOST_ROWS: usize = 1 << 16;
+
+/// The port of a server that is not told one.
+pub const DEFAULT_PORT: u16 = 7443;
+
+/// A server's directory and everything that can be set.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ServerOptions {
+    /// Rows, tokens, certificate, snapshots; made if need be, for nobody else to read.
+    pub directory: PathBuf,
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where the certificate comes from.
+    pub certificate: Certificate,
+    /// Bytes of session keys kept.
+    pub session_bytes: usize,
+    /// Bytes of rows kept in memory.
+    pub cache_bytes: usize,
+    /// Limits and manners on the network.
+    pub http: HttpOptions,
+}
+
+/// Where the certificate comes from.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Certificate {
+    /// No TLS; loopback addresses only.
+    None,
+    /// Files in PEM form.
+    Given {
+        /// The chain, the server's own first.
+        certificate: PathBuf,
+        /// Its key.
+        key: PathBuf,
+    },
+    /// Made on the first start, for this machine's own names and these.
+    Made {
+        /// Names and addresses.
+        names: Vec<String>,
+    },
+}
+
+impl ServerOptions {
+    /// The defaults: port 7443 of this machine only, under a certificate of its own making.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)),
+            certificate: Certificate::Made { names: Vec::new() },
+            session_bytes: SESSION_BYTES,
+            cache_bytes: StoreOptions::default().cache_bytes,
+            http: HttpOptions::default(),
+        }
+    }
+
+    /// Reads the certificate, or makes it; `None` without TLS.
+    ///
+    /// # Errors
+    /// When it cannot be read or written.
+    pub fn tls(&self) -> Result<Option<Tls>, Error> {
+        Ok(match &self.certificate {
+            Certificate::None => None,
+            Certificate::Given { certificate, key } => Some(Tls::open(certificate, key)?),
+            Certificate::Made { names } => {
+                make_private(&self.directory)?;
+                let ip = self.listen.ip();
+                let mut all: Vec<String> =
+                    ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+                if !ip.is_unspecified() {
+                    all.push(ip.to_string());
+                }
+                all.extend(names.iter().cloned());
+                let mut seen = std::collections::HashSet::new();
+                all.retain(|name| seen.insert(name.clone()));
+                Some(Tls::open_or_generate(&self.directory.join("tls"), &all)?)
+            }
+        })
+    }
+
+    /// Starts to serve. Must be called within a Tokio runtime, and the server runs on it until it
+    /// is [shut down](Running::shut_down).
+    ///
+    /// # Errors
+    /// When the directory is another server's at the moment or damaged, the address is taken, or an
+    /// address that others can reach is without TLS or tokens.
+    pub fn start(self) -> Result<Running, Error> {
+        make_private(&self.directory)?;
+        let tls = self.tls()?;
+        let address = self.listen;
+        let listener =
+            TcpListener::bind(address).map_err(|source| Error::Listen { address, source })?;
+        let store = StoreOptions { cache_bytes: self.cache_bytes, ..StoreOptions::default() };
+        let rows = Arc::new(RedbRows::open(&self.directory, store)?);
+        let limits = Limits { bytes: self.http.body_bytes, rows: MOST_ROWS, ..Limits::default() };
+        let tokens = Tokens::open(TokenFile::of(&self.directory))?;
+        let open = !tokens.are_required();
+        let running = start(
+            listener,
+            Service {
+                server: Server::new(rows.clone(), limits).with_session_bytes(self.session_bytes),
+                maintenance: rows,
+                tokens,
+                tls,
+                snapshots: self.directory.join("snapshots"),
+                options: self.http,
+            },
+        )?;
+        if open {
+            tracing::warn!("no tokens: whoever can reach this loopback address may read and write");
+        }
+        Ok(running)
+    }
+}
+
+/// Makes a token for a server's directory, which is made if need be. What is stored does not say
+/// what the token is.
+///
+/// # Errors
+/// When the file of tokens cannot be read or written.
+pub fn create_token(directory: &Path, new: &NewToken) -> Result<(TokenRecord, Token), Error> {
+    make_private(directory)?;
+    Ok(TokenFile::of(directory).create(new, &mut UnwrapErr(SysRng))?)
+}
+
+/// Makes a server's directory, which is nobody else's to read.
+fn make_private(directory: &Path) -> Result<(), Error> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory).map_err(Error::cannot_write(directory))
+}

@@ -1,0 +1,322 @@
+//! The vault: everything that an owner does with documents, and what opens a collection for search.
+
+use std::path::Path;
+
+use getrandom::SysRng;
+use rand_core::UnwrapErr;
+use shard_client::vault::{KdfCost, PreparedRecovery, Unlock, VaultAccess};
+use shard_client::{
+    ClientError, Collection, Deleted, Ingested, MissingIds, ModelDrift, NewEpoch, Settings,
+    UNWATCHED, Watch,
+};
+use shard_geometry::VectorSet;
+use shard_protocol::{RowBatch, Transport};
+use shard_server::Embedded;
+
+use crate::{Documents, Error, Searcher};
+
+/// How to take documents or fit a model to them.
+#[derive(Clone, Copy)]
+pub struct FitOptions<'a> {
+    /// Queries to make the automatic choices for; without them, documents with noise stand in.
+    pub sample_queries: Option<&'a VectorSet>,
+    /// Follows the documents, and may end the work: then nothing has changed.
+    pub watch: &'a Watch<'a>,
+}
+
+impl Default for FitOptions<'_> {
+    fn default() -> Self {
+        Self { sample_queries: None, watch: UNWATCHED }
+    }
+}
+
+/// A directory with the owner's model, index, vectors and keys, sealed; or a **query vault**, which
+/// can be searched and nothing else.
+///
+/// Every change is all or nothing: an error or a kill leaves the vault as it was. One writer at a
+/// time. All randomness comes from the operating system; methods that need some panic in the
+/// unheard-of case that it has none.
+#[derive(Debug)]
+pub struct Vault(shard_client::vault::Vault);
+
+fn rng() -> UnwrapErr<SysRng> {
+    UnwrapErr(SysRng)
+}
+
+impl Vault {
+    /// Makes a vault in a directory that is empty or does not exist.
+    ///
+    /// # Errors
+    /// When there is something in the directory, what is to open the vault is empty or too short, a
+    /// setting cannot be, or the disk refuses.
+    pub fn create(
+        directory: impl AsRef<Path>,
+        unlock: &Unlock,
+        settings: &Settings,
+    ) -> Result<Self, Error> {
+        let (directory, cost) = (directory.as_ref(), KdfCost::default());
+        Ok(Self(shard_client::create_vault(directory, unlock, cost, settings, &mut rng())?))
+    }
+
+    /// Opens a vault.
+    ///
+    /// # Errors
+    /// When there is none, it does not open with this, or its files are damaged.
+    pub fn open(directory: impl AsRef<Path>, unlock: &Unlock) -> Result<Self, Error> {
+        Ok(Self(shard_client::vault::Vault::open(directory.as_ref(), unlock)?))
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        self.0.directory()
+    }
+
+    /// How many changes led to its present state.
+    pub fn generation(&self) -> u64 {
+        self.0.generation()
+    }
+
+    /// What may be done with it.
+    pub fn access(&self) -> VaultAccess {
+        self.0.access()
+    }
+
+    /// Refuses a query vault what only its owner's can do; `purpose` says what, as a verb.
+    ///
+    /// # Errors
+    /// When this is a query vault.
+    pub fn require_owner(&self, purpose: &'static str) -> Result<(), Error> {
+        Ok(self.0.require_owner(purpose)?)
+    }
+
+    /// What was chosen when it was made.
+    ///
+    /// # Errors
+    /// When the file is damaged.
+    pub fn settings(&self) -> Result<Settings, Error> {
+        Ok(shard_client::vault_settings(&self.0)?)
+    }
+
+    /// Its model, index and keys; `None` before the first documents came.
+    ///
+    /// # Errors
+    /// When a file is damaged.
+    pub fn collection(&self) -> Result<Option<Collection>, Error> {
+        match Collection::open(&self.0) {
+            Ok(collection) => Ok(Some(collection)),
+            Err(ClientError::Empty) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// How far its documents have moved away from its model, and whether a refit is due.
+    ///
+    /// # Errors
+    /// When it is empty, or a query vault.
+    pub fn drift(&self) -> Result<ModelDrift, Error> {
+        Ok(shard_client::model_drift(&self.0)?)
+    }
+
+    /// Its documents, in the order of ingestion.
+    ///
+    /// # Errors
+    /// When it is empty, or a query vault.
+    pub fn documents(&self) -> Result<Documents, Error> {
+        let vectors = shard_client::stored_vectors(&self.0)?;
+        let ids = Collection::open(&self.0)?.index().ids().to_vec();
+        Ok(Documents::from_vectors(ids, vectors)?)
+    }
+
+    /// What the server gets of the documents.
+    ///
+    /// # Errors
+    /// When it is empty, or a query vault.
+    pub fn published_rows(&self) -> Result<RowBatch, Error> {
+        Ok(shard_client::published_rows(&self.0)?)
+    }
+
+    /// Adds documents, or replaces those whose id is known. The first documents fit the model.
+    ///
+    /// # Errors
+    /// When the vectors are not as wide as those before, an id is too long, another writer is at
+    /// work, or this is a query vault.
+    pub fn ingest(
+        &mut self,
+        documents: &Documents,
+        options: FitOptions<'_>,
+    ) -> Result<Ingested, Error> {
+        let documents = to_ingest(documents, options);
+        Ok(shard_client::ingest(&mut self.0, &documents, options.watch, &mut rng())?)
+    }
+
+    /// As [`Vault::ingest`], and removes all other documents.
+    ///
+    /// # Errors
+    /// As for [`Vault::ingest`].
+    pub fn synchronise(
+        &mut self,
+        documents: &Documents,
+        options: FitOptions<'_>,
+    ) -> Result<Ingested, Error> {
+        let documents = to_ingest(documents, options);
+        Ok(shard_client::synchronise(&mut self.0, &documents, options.watch, &mut rng())?)
+    }
+
+    /// Removes documents.
+    ///
+    /// # Errors
+    /// When an id is not there and `missing` does not allow it, nothing would be left, another
+    /// writer is at work, or this is a query vault.
+    pub fn delete(&mut self, ids: &[String], missing: MissingIds) -> Result<Deleted, Error> {
+        Ok(shard_client::delete_documents(&mut self.0, ids, missing, &mut rng())?)
+    }
+
+    /// Fits a new model to the documents and begins a new epoch with it.
+    ///
+    /// # Errors
+    /// When the vault is empty, another writer is at work, or this is a query vault.
+    pub fn refit(&mut self, options: FitOptions<'_>) -> Result<NewEpoch, Error> {
+        Ok(shard_client::refit(&mut self.0, options.sample_queries, options.watch, &mut rng())?)
+    }
+
+    /// Gives the documents fresh keys and names in a new epoch, which revokes every query vault
+    /// once it is published.
+    ///
+    /// # Errors
+    /// As for [`Vault::refit`].
+    pub fn rekey(&mut self, watch: &Watch<'_>) -> Result<NewEpoch, Error> {
+        Ok(shard_client::rekey(&mut self.0, watch, &mut rng())?)
+    }
+
+    /// Makes a query vault: a vault for somebody who may search the present epoch and nothing else.
+    ///
+    /// # Errors
+    /// As for [`Vault::create`]; and when this vault is empty or a query vault.
+    pub fn export(&self, directory: impl AsRef<Path>, unlock: &Unlock) -> Result<Self, Error> {
+        let (directory, cost) = (directory.as_ref(), KdfCost::default());
+        let made = shard_client::export_query_vault(&self.0, directory, unlock, cost, &mut rng())?;
+        Ok(Self(made))
+    }
+
+    /// From now on `unlock` opens the vault, and what opened it before does not. A recovery code
+    /// stays good.
+    ///
+    /// # Errors
+    /// When `unlock` is empty, too short or a recovery code, another writer is at work, or the disk
+    /// refuses.
+    pub fn change_unlock(&mut self, unlock: &Unlock) -> Result<(), Error> {
+        Ok(self.0.change_unlock(unlock, KdfCost::default(), &mut rng())?)
+    }
+
+    /// Whether there is a recovery code.
+    pub fn has_recovery(&self) -> bool {
+        self.0.has_recovery()
+    }
+
+    /// Makes a code that will open the vault as well, once it is given to
+    /// [`Vault::replace_recovery`]; so it can be shown before the one it replaces is gone.
+    ///
+    /// # Errors
+    /// When another writer is at work, or this is a query vault.
+    pub fn prepare_recovery(&mut self) -> Result<PreparedRecovery, Error> {
+        let prepared = self.0.prepare_recovery(&mut rng())?;
+        drop(self.0.transaction()?); // the next step would fail
+        Ok(prepared)
+    }
+
+    /// From now on the code opens the vault, and one made before opens nothing any more.
+    ///
+    /// # Errors
+    /// When another writer is at work, or the disk refuses.
+    pub fn replace_recovery(&mut self, prepared: &PreparedRecovery) -> Result<(), Error> {
+        Ok(self.0.replace_recovery(prepared)?)
+    }
+
+    /// Searches through a server: one on the network, or anything else that carries messages.
+    ///
+    /// # Errors
+    /// When the vault is empty or a file is damaged.
+    pub fn searcher<T: Transport<Error: Into<ClientError>>>(
+        &self,
+        server: T,
+    ) -> Result<Searcher<T>, Error> {
+        Ok(Searcher::new(Collection::open(&self.0)?, server))
+    }
+
+    /// Searches through a server in this process that holds the published rows. Requests and
+    /// answers cross as the same bytes as on a network.
+    ///
+    /// # Errors
+    /// When the vault is empty, a query vault, or a file is damaged.
+    pub fn embedded(&self) -> Result<Searcher<Embedded>, Error> {
+        self.searcher(Embedded::serving(self.published_rows()?))
+    }
+}
+
+#[cfg(feature = "remote")]
+mod transfers {
+    use std::path::Path;
+
+    use shard_client::remote::{
+        self, BackedUp, BackupOptions, PublishOptions, Published, Remote, Restored,
+    };
+    use shard_client::vault::Unlock;
+    use shard_client::{Collection, Watch};
+
+    use super::Vault;
+    use crate::Error;
+
+    impl Vault {
+        /// Brings a server's rows to the state of the vault, sending what changed. `watch` may end
+        /// it; the next publish goes on from there.
+        ///
+        /// # Errors
+        /// When the collection is another vault's, the server has seen a later state of this one,
+        /// refuses or cannot be reached, or this vault is empty or a query vault.
+        pub fn publish(
+            &self,
+            server: &Remote,
+            options: PublishOptions,
+            watch: &Watch<'_>,
+        ) -> Result<Published, Error> {
+            self.require_owner("be published")?;
+            let (collection, rows) = (Collection::open(&self.0)?, self.published_rows()?);
+            Ok(remote::publish(&collection, &rows, options, server, watch)?)
+        }
+
+        /// Keeps the vault's sealed files on a server, sending what changed.
+        ///
+        /// # Errors
+        /// When the server keeps another vault or a later state of this one, refuses or cannot be
+        /// reached, or this is a query vault.
+        pub fn backup(
+            &mut self,
+            server: &Remote,
+            options: BackupOptions,
+            watch: &Watch<'_>,
+        ) -> Result<BackedUp, Error> {
+            Ok(remote::backup(&mut self.0, options, server, watch)?)
+        }
+
+        /// Fetches the vault that a server keeps into a directory that is empty or does not exist.
+        ///
+        /// # Errors
+        /// When there is no backup, it is damaged, `unlock` does not open it, or the disk refuses.
+        pub fn restore(
+            directory: impl AsRef<Path>,
+            unlock: &Unlock,
+            server: &Remote,
+            watch: &Watch<'_>,
+        ) -> Result<Restored, Error> {
+            Ok(remote::restore(server, directory.as_ref(), unlock, watch)?)
+        }
+    }
+}
+
+fn to_ingest<'a>(documents: &'a Documents, options: FitOptions<'a>) -> shard_client::Documents<'a> {
+    shard_client::Documents {
+        ids: documents.ids(),
+        vectors: documents.vectors(),
+        sample_queries: options.sample_queries,
+    }
+}
