@@ -1,4 +1,4 @@
-//! What came out: figures with their settings, grouped into sections with plots.
+//! Results: figures with their settings, grouped into sections with plots.
 
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ pub struct Finding {
     pub value: f64,
     /// A 95 % interval, where there is something to resample.
     pub ci95: Option<[f64; 2]>,
-    /// The value that knows nothing would have.
+    /// The value that guessing gives.
     pub chance: Option<f64>,
     /// The paper's figure for the same setting.
     pub paper: Option<f64>,
@@ -73,7 +73,7 @@ impl Finding {
     }
 }
 
-/// How much of a channel is left.
+/// How much a channel leaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -123,7 +123,7 @@ impl Verdict {
 pub struct Section {
     /// The channel's or the table's name, in kebab case.
     pub name: String,
-    /// For people.
+    /// The heading, for people.
     pub title: String,
     /// What it means, and where our data or choices differ from the paper's, in sentences.
     pub notes: Vec<String>,
@@ -179,11 +179,11 @@ impl Section {
 pub struct Plot {
     /// File name without extension.
     pub name: String,
-    /// Above it.
+    /// The text above the plot.
     pub title: String,
-    /// Below it.
+    /// The name of the horizontal axis.
     pub x_label: String,
-    /// Beside it.
+    /// The name of the vertical axis.
     pub y_label: String,
     /// Whether x is logarithmic; zero is then drawn at the left edge.
     pub logarithmic: bool,

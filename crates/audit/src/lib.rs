@@ -1,7 +1,7 @@
-//! What a protected index gives away, and what it is worth to its owner, measured.
+//! Measures what a protected index leaks, and how well it searches.
 //!
-//! Purpose: carry every known attack on a protected collection, run it on the owner's own data
-//! against the bytes that the server really holds, and print the figures beside the level of
+//! Purpose: run every known attack on a protected collection, with the owner's own data, against
+//! the bytes that the server really holds, and print the figures beside the level of
 //! chance; and judge rankings against human judgements the way the field does.
 //!
 //! Concepts: a [`view::ServerView`] is all that a server has. An attack takes one, and what its

@@ -1,5 +1,5 @@
-//! What an audit is about: the owner's data, to grant from and to judge by, and what the server
-//! has of it.
+//! The subject of an audit: the owner's data, from which attackers are granted some and by which
+//! guesses are judged, and what the server has of it.
 
 use anyhow::Context;
 use rand_core::Rng;
@@ -51,7 +51,7 @@ pub struct Subject {
     pub view: ServerView,
     /// The document of each row of the newest release; canaries have none.
     pub documents: Vec<Option<usize>>,
-    /// Where all of the audit's randomness comes from.
+    /// The seed of all randomness of the audit.
     pub seed: u64,
 }
 

@@ -1,7 +1,7 @@
 //! What a server has: the rows it was sent and the requests it answered, nothing else.
 //!
 //! An attack is given a [`ServerView`], made from bytes that the server really holds, and what its
-//! attacker is granted beside it (known pairs, a reference corpus). The vault is not there.
+//! attacker is granted beside it (known pairs, a reference corpus). Attacks have no access to the vault.
 
 use std::collections::HashMap;
 
@@ -47,7 +47,7 @@ impl Release {
     }
 }
 
-/// What a request told the server.
+/// What the server learned from one request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SeenRequest {
     /// Rows that were asked for, by their place in the release, in the order of the request.

@@ -1,9 +1,9 @@
 //! Standard normal numbers from raw random words, with the same bits on every machine.
 //!
-//! Keys are derived from a secret again and again, on whatever machine the owner sits at, so the numbers may depend on
-//! nothing but the words. Marsaglia's polar method needs one logarithm and one square root for two numbers. IEEE 754
-//! fixes `+ - * /` and the square root to the last bit; the logarithm of a platform's `libm` it does not, so
-//! `natural_log` is our own. Nothing here fuses a multiplication with an addition.
+//! A key is derived from its secret each time it is needed, possibly on another machine, so the numbers must depend on
+//! the words alone. Marsaglia's polar method needs one logarithm and one square root for two numbers. IEEE 754 fixes
+//! `+ - * /` and the square root to the last bit, but not the logarithm of a platform's `libm`, so `natural_log` is our
+//! own. Nothing here fuses a multiplication with an addition.
 
 use rand_core::Rng;
 

@@ -17,8 +17,8 @@ pub(crate) const QUERIES: usize = 4;
 
 /// Runs a closure compiled for the best instruction set of this machine.
 ///
-/// The closure must be `#[inline(always)]`, and is called by reference: `FnOnce` would put a function between that is
-/// not always inlined, and everything behind it would be compiled for the smallest instruction set.
+/// The closure must be `#[inline(always)]`, and is called by reference: `FnOnce` would insert a function that is
+/// not always inlined, and the code it calls would be compiled for the smallest instruction set.
 pub(crate) fn dispatch<R>(work: impl FnMut() -> R) -> R {
     struct Work<F>(F);
     impl<R, F: FnMut() -> R> WithSimd for Work<F> {
@@ -93,7 +93,7 @@ pub(crate) fn squared_distances(x: &[f32], y: [&[f32]; QUERIES]) -> [f32; QUERIE
     let (x_blocks, x_rest) = x.as_chunks::<WIDE_LANES>();
     let [(a, a_rest), (b, b_rest), (c, c_rest), (d, d_rest)] =
         y.map(|y| y.as_chunks::<WIDE_LANES>());
-    // One array for each `y_j`: the compiler keeps them in registers, as it would not an array of arrays.
+    // One array per `y_j`: the compiler keeps these in registers, but not an array of arrays.
     let [mut to_a, mut to_b, mut to_c, mut to_d] = [[0.0; WIDE_LANES]; QUERIES];
     for ((((x, a), b), c), d) in x_blocks.iter().zip(a).zip(b).zip(c).zip(d) {
         add_squares(&mut to_a, x, a);
@@ -117,10 +117,10 @@ fn add_squares<const L: usize>(lanes: &mut [f32; L], x: &[f32; L], y: &[f32; L])
     }
 }
 
-/// Adds the lanes up, and the squares of what did not fill a block of them.
+/// Adds up the lanes, and the squares of the values that did not fill a block of lanes.
 #[inline(always)]
 fn finish(lanes: [f32; WIDE_LANES], x: &[f32], y: &[f32]) -> f32 {
-    // Seen together with the sum below, the compiler would cut the loop over blocks into vectors of two lanes.
+    // Without this barrier the compiler cuts the loop over blocks into vectors of two lanes, to suit the sum below.
     let lanes = std::hint::black_box(lanes);
     let mut halves = [0.0; WIDE_LANES / 2];
     for (lane, half) in halves.iter_mut().enumerate() {

@@ -11,7 +11,7 @@
 //!   `<u_q, u_i> + <r_q, r_i> = q . x_i - q . mu`, whose order over `i` is the raw order. Centring the scoring query
 //!   as well adds the term `-mu . x_i`, which depends on the row, and so changes the ranking.
 //! - A **transform** is orthogonal: it preserves every inner product within its cell, which makes scores exact and is
-//!   at the same time a leak (whoever sees the stored rows of a cell sees their Gram matrix).
+//!   also a leak: the stored rows of a cell have the Gram matrix of their residuals.
 //! - A **shortlist** holds the rows whose centred prefix is nearest to the query's in L2 distance.
 //! - Ties are broken by row order everywhere; sums that decide anything about quality or keys are taken in `f64`.
 //!

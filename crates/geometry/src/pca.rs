@@ -23,10 +23,10 @@ const ORTHONORMAL_TOLERANCE: f64 = 1e-8;
 /// Probes a basis from outside is tried with, at most 64.
 const PROBES: usize = 16;
 
-/// A model that cannot be fitted, or parts that are no model.
+/// A model that cannot be fitted, or stored parts that do not form a model.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
 pub enum PcaError {
-    /// The eigensolver gave up.
+    /// The eigensolver did not converge.
     #[error("the eigenvectors of the {width} x {width} covariance did not converge")]
     NoConvergence {
         /// The width of the vectors.
@@ -98,7 +98,7 @@ impl Pca {
             basis.extend_from_slice(&eigen.vectors[at * width..(at + 1) * width]);
             fix_sign(&mut basis[start..]);
         }
-        // Rounding leaves the eigenvalues of dead directions on either side of zero.
+        // Rounding leaves the eigenvalues of directions without variance on either side of zero.
         let variances = order.iter().map(|&at| value(at).max(0.0)).collect();
         Ok(Self { mean, basis, variances })
     }

@@ -17,7 +17,7 @@ use crate::score::Ranked;
 use crate::select::Smallest;
 use crate::vectors::{VectorError, VectorSet, check_vector};
 
-/// Training rows for each centroid; k-means gains nothing from more.
+/// Training rows per centroid; more do not improve k-means.
 const TRAINING_ROWS_PER_CENTROID: usize = 256;
 
 /// Rows one task of a scan takes.
@@ -35,12 +35,12 @@ pub enum QuantizerError {
         subspaces: usize,
     },
     /// A code has between 4 and 8 bits.
-    #[error("{bits} bits a code, expected 4 to 8")]
+    #[error("{bits} bits per code, expected 4 to 8")]
     Bits {
         /// The bits asked for.
         bits: u32,
     },
-    /// k-means needs a row for every centroid.
+    /// k-means needs one row per centroid.
     #[error("{rows} rows cannot train {centroids} centroids")]
     TooFewRows {
         /// The number of rows.
@@ -76,7 +76,7 @@ pub enum QuantizedMetric {
     Distance,
 }
 
-/// Codes of rows: one byte a part, row by row.
+/// Codes of rows: one byte per part, row by row.
 #[derive(Clone, PartialEq, Eq)]
 pub struct QuantizedRows {
     subspaces: usize,
@@ -113,7 +113,7 @@ pub struct ProductQuantizer {
 }
 
 impl ProductQuantizer {
-    /// Learns `2^bits` centroids for each of `subspaces` parts, from at most 256 random rows a centroid. The same rows
+    /// Learns `2^bits` centroids for each of `subspaces` parts, from at most 256 random rows per centroid. The same rows
     /// and the same random words give the same codebooks, for any number of threads.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ impl ProductQuantizer {
                 Cells::fit(&rows, width / subspaces, centroids, rng).map(|(codebook, _)| codebook)
             })
             .collect::<Result<_, CellsError>>()
-            // Whatever else a fit refuses, a set of vectors in equal parts does not have.
+            // A valid set cut into equal parts meets no other error of a fit.
             .map_err(|_| QuantizerError::TooFewRows { rows: vectors.rows(), centroids })?;
         Ok(Self { bits, codebooks })
     }

@@ -1,7 +1,7 @@
 //! Shortlists: the rows whose centred prefix is nearest to the query's.
 //!
 //! Distance, not inner product, ranks the shortlist: the centred prefix of a good match lies near the query's, while
-//! its inner product with the query depends on norms that centring has disturbed.
+//! its inner product with the query depends on norms that centring has changed.
 //!
 //! Routers borrow what they search, so the owner keeps one copy of the prefixes, extends it, and makes a router when a
 //! query comes. Distances are sums of squared differences in `f32` in a fixed order, so both routers see the same
@@ -23,7 +23,7 @@ const BATCH_ROWS: usize = 128;
 /// Prefixes, cells or queries that do not belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum RouteError {
-    /// Prefixes of width zero cannot be told apart.
+    /// The prefixes have width zero.
     #[error("prefixes have width 0")]
     ZeroWidth,
     /// The values do not fill whole rows.

@@ -58,7 +58,7 @@ fn scores(vectors: &VectorSet, score_block: impl Fn(&mut [f64], &[f32]) + Sync) 
     scores
 }
 
-/// The `k` rows with the largest `q . x_i`: exact search, the standard every other ranking is held against.
+/// The `k` rows with the largest `q . x_i`: exact search, the reference for every other ranking.
 ///
 /// # Errors
 /// As [`exact_scores`].

@@ -11,7 +11,7 @@ pub enum VectorError {
     /// The set is empty.
     #[error("there are no vectors")]
     NoRows,
-    /// Vectors of width zero carry nothing.
+    /// The vectors have width zero.
     #[error("vectors have width 0")]
     ZeroWidth,
     /// The values do not fill whole rows.

@@ -1,14 +1,14 @@
-//! Polynomial buffers that are used again.
+//! Reused polynomial buffers.
 //!
-//! A request makes and drops a few megabytes of polynomials. An allocator hands memory of that
-//! size back to the operating system and asks for it anew, and every page then costs a fault:
+//! A request makes and drops a few megabytes of polynomials. An allocator returns memory of that
+//! size to the operating system and requests it again, and every page then costs a fault:
 //! expanding a ciphertext or merging two took twice the time. Only what a server sees goes
 //! through here; secrets have their own memory, which is wiped.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of idle buffers that a ring keeps, for good.
+/// Bytes of idle buffers that a ring keeps. They are never freed.
 const KEPT_BYTES: usize = 32 << 20;
 
 /// Idle buffers of one length.
@@ -22,7 +22,7 @@ impl Buffers {
         Arc::new(Self { length, idle: Mutex::new(Vec::new()) })
     }
 
-    /// A buffer with anything in it.
+    /// A buffer with unspecified contents.
     pub(crate) fn take(self: &Arc<Self>) -> Buffer {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let values = idle.unwrap_or_else(|| vec![0; self.length]);
@@ -37,7 +37,7 @@ impl Buffers {
     }
 }
 
-/// A polynomial's worth of numbers; goes back where it came from when dropped.
+/// Memory for one polynomial; returns to its pool when dropped.
 pub(crate) struct Buffer {
     values: Vec<u64>,
     home: Arc<Buffers>,

@@ -30,7 +30,7 @@ impl Ciphertext {
         packed_len(parameters.degree().coefficients(), parameters.upload_bits())
     }
 
-    /// Takes bytes from the wire; any bytes of the right length are a ciphertext of something.
+    /// Takes bytes from the wire; any bytes of the right length are accepted.
     pub fn from_bytes(parameters: &Parameters, bytes: &[u8]) -> Result<Self, PackError> {
         let expected = Self::byte_len(parameters);
         if bytes.len() != expected {
@@ -95,8 +95,8 @@ fn encrypt(
     message: &Message,
     index: u32,
 ) -> Ciphertext {
-    // `a` and `b` are what the server gets; what `b` is on the way there, `a s` and `-a s + e`,
-    // would give the secret away, and is overwritten in place.
+    // The server gets `a` and `b`. The intermediate values of `b`, `a s` and `-a s + e`, would
+    // reveal the secret; they are overwritten in place.
     let (mut a, mut b) = (ring.buffer(), ring.zeroed_buffer());
     fill_uniform(&mut a, &entropy.public, Stream::Uniform(index));
     ring.multiply_accumulate(&mut b, &a, secret.evaluations());
@@ -156,8 +156,8 @@ impl RequestKey {
     }
 }
 
-/// Opens responses. The scores it yields must stay with whoever asked: telling the server even
-/// rounded scores would hand it decryptions under this key.
+/// Opens responses. The scores must stay with the client: even rounded scores would give the
+/// server decryptions under this key.
 pub struct ResponseKey {
     parameters: Parameters,
     secret: SecretKey,
@@ -173,8 +173,8 @@ impl ResponseKey {
 /// A secret that serves several requests, because merge keys have been given out under it.
 ///
 /// A server that cheats learns about a secret from what the client does with false answers, a
-/// little with each; so a session ends after a number of requests, and whoever finds an answer
-/// false must drop it. Every request still has its own seed and errors.
+/// little with each; so a session ends after a number of requests, and a client that finds an
+/// answer false must drop it. Every request still has its own seed and errors.
 pub struct SessionKey {
     degree: RingDegree,
     secret: SecretKey,

@@ -17,7 +17,7 @@
 //! so coefficient `s_i` of `m(X) D(X)` is `sum_j t_kj z_ij`. Every other pair of a block and an
 //! operand lands less than `b w <= S` away from the operand's own target, so never on a target.
 //! Products of all tiles and of all ciphertexts add up in one response; it holds `floor(N / S)`
-//! inner products. With `b = 1` and `S = w` that is as dense as it gets.
+//! inner products. `b = 1` and `S = w` is the densest layout.
 //!
 //! A *merged* response folds many such products into one ciphertext (see `merge`). Its stride is
 //! a power of two, and leaf `l` of `2^v` moves its targets by `bitrev_v(l) S / 2^v`.
@@ -74,12 +74,12 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// One query a ciphertext, `tiles` tiles each, as dense as it gets.
+    /// One query per ciphertext, in `tiles` tiles: the densest layout.
     pub fn new(degree: RingDegree, width: usize, tiles: usize) -> Result<Self, LayoutError> {
         Self::packed(degree, width, tiles, 1, false)
     }
 
-    /// `blocks` queries a ciphertext; `merged` responses.
+    /// `blocks` queries per ciphertext; responses merged if `merged`.
     pub fn packed(
         degree: RingDegree,
         width: usize,

@@ -1,5 +1,4 @@
-//! Encrypted inner products: many to a product over one RLWE ring, or the paper's way in the module
-//! `slots`, which comes with the cargo feature of that name.
+//! Encrypted inner products: many per polynomial product over one RLWE ring.
 //!
 //! The client encrypts integer vectors, the server multiplies them by integer vectors it holds
 //! in the clear, and the client reads the inner products. That is all this crate does: it knows
@@ -11,8 +10,8 @@
 //!   refused when `(N, log2 q)` is above the 128-bit quantum ceiling.
 //! * [`RequestKey`]: a fresh ternary secret and a fresh public seed, consumed by the one
 //!   encryption it may serve. What remains is a [`ResponseKey`], which can only open.
-//! * [`SessionKey`], [`MergeKeys`]: a secret for a few requests, and what lets a server fold all
-//!   responses of a request into one.
+//! * [`SessionKey`], [`MergeKeys`]: a secret for a few requests, and the keys with which a server
+//!   merges all responses of a request into one.
 //! * [`plan`](fn@plan): which ring, tiling, packing and bits suit a request.
 //! * [`Layout`]: where the coordinates of a vector sit in a polynomial so that
 //!   `floor(N / width)` inner products land in known coefficients of one product.
@@ -51,8 +50,9 @@
 //! `parameters` (what may be built) → `ntt`, `portable`, `ring` (arithmetic) → `sample`, `secret`,
 //! `ciphertext` (keys and encryption) → `layout`, `evaluate` (products) → `response` (modulus
 //! switch, truncation) → `scale` (noise model) → `plan` (choosing). `galois` and `merge` fold
-//! responses; `pack` is the bit packing of both directions; `buffers` is memory used again, `simd`
-//! loops compiled for the machine, `prime` finding primes. `slots` is RNS-CKKS with rotations.
+//! responses; `pack` is the bit packing of both directions; `buffers` reuses memory, `simd` compiles
+//! loops for the machine, `prime` finds primes. `slots` (with the feature of that name) is the
+//! paper's layout: RNS-CKKS with rotations, one response per candidate.
 //!
 //! # Non-goals
 //!

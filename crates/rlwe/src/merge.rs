@@ -12,7 +12,7 @@
 //! cancels). Halving is modulo `q`, so useful values pass unchanged and the noise of one level
 //! is not amplified by the next: after `v` levels it is that of the products plus `v` times
 //! that of one key switch. A tree over `M` leaves takes `M - 1` merges; a leaf without a partner
-//! passes as it is, for what lies between its targets disturbs nobody.
+//! passes unchanged, since nothing between its targets is read.
 //!
 //! `sigma` turns an encryption under `s` into one under `sigma(s)`; a key-switching key, an
 //! encryption of `2^(w j) sigma(s)` under `s` for each digit `j`, turns it back. These keys make
@@ -177,7 +177,7 @@ impl MergeKeys {
             .map(|(index, packed)| {
                 let mut b = Poly::<Coefficients>::zero(self.degree);
                 let values = b.values_mut();
-                // Any value is a key of something; those between q and 2^50 are reduced.
+                // Every value is accepted; those between q and 2^50 are reduced.
                 unpack(packed, MODULUS_BITS, values.len(), |i, v| values[i] = add(v, 0))
                     .expect("the length was checked when the keys were made");
                 let stream = Stream::MergeUniform(index as u32);
@@ -226,7 +226,7 @@ struct Level {
     digits: Vec<Digit>,
 }
 
-/// Keys ready for use. They hold no secret: whoever has them can merge, not decrypt.
+/// Keys ready for use. They hold no secret: they allow merging, not decryption.
 pub struct PreparedMergeKeys {
     ring: Arc<Ring>,
     span: MergeSpan,
@@ -269,7 +269,7 @@ impl PreparedMergeKeys {
         self.fold_block(0, levels, count, first_level, leaf)
     }
 
-    /// Folds the leaves from `first` to `first + 2^levels`, as far as there are any; `first` is.
+    /// Folds the leaves from `first` to `first + 2^levels`, as far as they exist; leaf `first` does.
     fn fold_block(
         &self,
         first: usize,

@@ -10,8 +10,8 @@ use crate::parameters::MODULUS;
 use crate::parameters::RingDegree;
 use crate::portable::PortableNtt;
 
-/// A negacyclic NTT over one prime `q`, [`MODULUS`](crate::MODULUS) or one of a chain of
-/// the module `slots`: pointwise products of transforms are products in
+/// A negacyclic NTT over one prime `q`, [`MODULUS`](crate::MODULUS) or one of the chain of
+/// the slot layout: pointwise products of transforms are products in
 /// `Z_q[X] / (X^N + 1)`.
 ///
 /// The uniform part of a ciphertext is sampled in this domain, so both sides must agree on what
@@ -36,7 +36,7 @@ pub enum Backend {
     /// [`TfheNtt`]: the faster one where the CPU has AVX-512 IFMA.
     #[cfg(feature = "tfhe")]
     Tfhe,
-    /// [`PortableNtt`]: the faster one everywhere else, and under no licence but ours.
+    /// [`PortableNtt`]: the faster one everywhere else, and under this project's licence alone.
     Portable,
 }
 

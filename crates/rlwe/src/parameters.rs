@@ -88,10 +88,10 @@ pub enum ParameterError {
         ceiling: u32,
     },
     /// The upload keeps too few or too many bits of a coefficient.
-    #[error("{0} upload bits a coefficient: between 30 and 50 are supported")]
+    #[error("{0} upload bits per coefficient: between 30 and 50 are supported")]
     UploadBits(u32),
     /// The response keeps too few or too many bits of a coefficient.
-    #[error("{0} response bits a coefficient: between 12 and 32 are supported")]
+    #[error("{0} response bits per coefficient: between 12 and 32 are supported")]
     ResponseBits(u32),
 }
 

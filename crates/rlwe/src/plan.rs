@@ -15,16 +15,16 @@ use crate::parameters::{MODULUS_BITS, Parameters, RingDegree};
 use crate::response::Response;
 use crate::scale::{OperandBound, OperandScale, ScoreScale};
 
-/// What a plan is to be good at.
+/// What a plan minimises.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Objective {
-    /// The least computing, whatever travels.
+    /// Computing time; bytes count as on a link of 10 Gbit/s.
     Compute,
-    /// The shortest time over a link of 100 Mbit/s.
+    /// Time over a link of 100 Mbit/s.
     Balanced,
-    /// The fewest bytes.
+    /// Bytes sent and received.
     Bytes,
-    /// The shortest time over a link of this many bits a second.
+    /// Time over a link of this many bits per second.
     Link(f64),
 }
 
@@ -34,17 +34,17 @@ impl Objective {
         self != Self::Compute
     }
 
-    /// Seconds that `seconds` of one core and a number of bytes are worth together.
+    /// The cost of `seconds` of one core and a number of bytes together, in seconds.
     pub fn cost(self, seconds: f64, bytes: f64) -> f64 {
         seconds + self.seconds_per_byte() * bytes
     }
 
-    /// Seconds that a byte is worth.
+    /// The cost of one byte, in seconds.
     pub fn seconds_per_byte(self) -> f64 {
         match self {
             Self::Compute => 8.0 / 10e9,
             Self::Balanced => 8.0 / 100e6,
-            // A kilobyte outweighs a second of computing.
+            // A thousand bytes cost as much as a second of computing.
             Self::Bytes => 1e-3,
             Self::Link(bits_per_second) => 8.0 / bits_per_second,
         }
@@ -83,7 +83,7 @@ pub struct Estimate {
     pub bytes_up: usize,
     /// Bytes of ciphertext down.
     pub bytes_down: usize,
-    /// Bytes of keys, once a session; zero when the server has them.
+    /// Bytes of keys, once per session; zero when the server has them.
     pub bytes_once: usize,
     /// Six deviations of the error of a score of a query of norm one.
     pub error: f64,
@@ -131,7 +131,7 @@ pub fn plan(workload: &Workload<'_>, objective: Objective) -> Plan {
         .expect("the ring of degree 8192 takes every supported width in eight tiles")
 }
 
-/// Every plan that makes sense, each with the fewest bits that the precision allows. If there is
+/// Every plan worth considering, each with the fewest bits that the precision allows. If there is
 /// none that meets the precision, all of them with all bits.
 pub fn candidates(workload: &Workload<'_>) -> Vec<Plan> {
     let mut plans = Vec::new();
@@ -142,8 +142,8 @@ pub fn candidates(workload: &Workload<'_>) -> Vec<Plan> {
             let Ok(single) = Layout::new(degree, workload.width, tiles) else { continue };
             let width = single.stride();
             plans.push(single);
-            // Without merging, a block more costs a whole response for every few scores; more
-            // than a few never pay.
+            // Without merging, each further block leaves fewer scores per response; more than a
+            // few blocks never pay.
             let blocks = 2..=(n / width).min(4);
             let packed = |blocks| Layout::packed(degree, workload.width, tiles, blocks, false);
             plans.extend(blocks.filter_map(|blocks| packed(blocks).ok()));
@@ -158,7 +158,7 @@ pub fn candidates(workload: &Workload<'_>) -> Vec<Plan> {
             }
         }
     }
-    // A merged layout with nothing to merge is the same thing under a longer-lived secret.
+    // A merged layout with nothing to merge is an unmerged one with a longer-lived secret.
     let sensible = |plan: &Plan| plan.layout.is_merged() == plan.span.is_some();
     let plans = plans.into_iter().map(|layout| complete(workload, layout)).filter(sensible);
     let (met, missed): (Vec<Plan>, Vec<Plan>) =
@@ -305,7 +305,7 @@ impl fmt::Display for Plan {
         let (layout, estimate) = (&self.layout, &self.estimate);
         write!(
             f,
-            "ring of degree {}, {} bits up and {} down; {} {} a ciphertext, {} {}, {} scores a product",
+            "ring of degree {}, {} bits up and {} down; {} {} per ciphertext, {} {}, {} scores per product",
             layout.degree(),
             self.parameters.upload_bits(),
             self.parameters.response_bits(),
@@ -327,7 +327,7 @@ impl fmt::Display for Plan {
             estimate.bytes_down as f64 / 1e3,
         )?;
         if estimate.bytes_once > 0 {
-            write!(f, ", {:.0} KB of keys once", estimate.bytes_once as f64 / 1e3)?;
+            write!(f, ", {:.0} KB of keys once per session", estimate.bytes_once as f64 / 1e3)?;
         }
         write!(f, "; error below {:.1e}", estimate.error)
     }
@@ -359,12 +359,12 @@ mod tests {
     fn objectives_pull_where_they_should() {
         let groups = spread();
         let workload = workload(288, &groups, true);
-        let latency = plan(&workload, Objective::Compute).estimate;
+        let compute = plan(&workload, Objective::Compute).estimate;
         let balanced = plan(&workload, Objective::Balanced).estimate;
         let bytes = plan(&workload, Objective::Bytes).estimate;
         let total = |e: &Estimate| e.bytes_up + e.bytes_down;
-        assert!(latency.server + latency.client <= balanced.server + balanced.client);
-        assert!(total(&bytes) <= total(&balanced) && total(&balanced) <= total(&latency));
+        assert!(compute.server + compute.client <= balanced.server + balanced.client);
+        assert!(total(&bytes) <= total(&balanced) && total(&balanced) <= total(&compute));
         assert!(total(&bytes) < 85_000, "{bytes:?}");
         assert_eq!(plan(&workload, Objective::Link(100e6)), plan(&workload, Objective::Balanced));
     }

@@ -1,4 +1,4 @@
-//! Arithmetic modulo a prime known to everybody: the search for it, its roots of unity.
+//! Arithmetic modulo a public prime: the search for it, its roots of unity.
 //!
 //! Slow and in variable time. It fills tables and validates parameters; nothing secret passes
 //! through it.

@@ -106,12 +106,12 @@ impl Ring {
         Poly { values: poly.values, form: PhantomData }
     }
 
-    /// A polynomial's worth of memory, with anything in it. Not for secrets.
+    /// Memory for one polynomial, with unspecified contents. Not for secrets.
     pub(crate) fn buffer(&self) -> Buffer {
         self.buffers.take()
     }
 
-    /// A polynomial's worth of zeros. Not for secrets.
+    /// Memory for one polynomial, zeroed. Not for secrets.
     pub(crate) fn zeroed_buffer(&self) -> Buffer {
         self.buffers.zeroed()
     }

@@ -110,13 +110,13 @@ pub(crate) fn uniform(degree: RingDegree, seed: &[u8; 32], stream: Stream) -> Po
     poly
 }
 
-/// [`uniform`] into memory that is there.
+/// [`uniform`] into existing memory.
 pub(crate) fn fill_uniform(values: &mut [u64], seed: &[u8; 32], stream: Stream) {
     let mut expander = Expander::new(seed, stream);
     let mut reduced = draw_candidates(&mut expander, values);
     let mut kept = 0;
     while !reduced {
-        // Once in a quarter of a million polynomials: skip the words above and draw as many more.
+        // Rare, one polynomial in 250,000: skip the words above `q` and draw as many more.
         let first = kept;
         for at in first..values.len() {
             if values[at] < MODULUS {

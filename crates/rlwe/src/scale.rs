@@ -168,7 +168,7 @@ impl ScoreScale {
             return Self { query: 0.0, unit: 0.0, deviation: 0.0 };
         }
         if length < 1.0 {
-            // The noise alone fills the modulus: no parameters the planner takes, but if a
+            // The noise alone fills the modulus. The planner never picks such parameters; if a
             // caller does, the error says so.
             return Self { query: 0.0, unit: 0.0, deviation: f64::INFINITY };
         }

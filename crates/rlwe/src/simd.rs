@@ -1,12 +1,12 @@
-//! Plain loops compiled for the instruction set that the machine turns out to have.
+//! Plain loops compiled for the instruction set that is found at run time.
 
 use pulp::{Arch, Simd, WithSimd};
 
 /// Runs a closure compiled for the best instruction set of this machine.
 ///
-/// The closure must be `#[inline(always)]`, and is called by reference: `FnOnce` would put a
-/// function between that is not always inlined, and everything behind it would be compiled for
-/// the smallest instruction set.
+/// The closure must be `#[inline(always)]`, and is called by reference: `FnOnce` would insert a
+/// function that is not always inlined, and the code it calls would be compiled for the smallest
+/// instruction set.
 pub(crate) fn dispatch<R>(work: impl FnMut() -> R) -> R {
     struct Work<F>(F);
     impl<R, F: FnMut() -> R> WithSimd for Work<F> {

@@ -1,10 +1,10 @@
-//! In whose principal axes an attacker sees native vectors.
+//! The principal axes in which an attacker sees native vectors.
 //!
 //! A residual is `V^T (x - mu)` without its first coordinates, and the owner's `mu` and `V` never
 //! leave the client. An attacker with native vectors `x` has to fit axes of its own, and sees
-//! residuals that differ a little from those that were rotated. Three attackers are played:
-//! - *owner*: has the owner's axes. The paper's strengthened observer, and whoever has the whole
-//!   collection and nothing else, since a fit is repeatable.
+//! residuals that differ a little from those that were rotated. There are three attackers:
+//! - *owner*: has the owner's axes. The paper's strengthened observer; also an attacker with the
+//!   whole collection and nothing else, since a fit is repeatable.
 //! - *reference*: has a corpus that holds the owner's documents and as many others. There are no
 //!   others at hand, so the axes are fitted to two thirds of the documents, from which targets,
 //!   pairs and candidates are then taken. That is as far off: with documents alike, the covariance
@@ -23,7 +23,7 @@ use crate::subject::{KeyFamily, Subject, coordinates, protect};
 use crate::tools::matrix::Matrix;
 use crate::tools::statistics::{generator, sample};
 
-/// Whose axes.
+/// The axes of an attacker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Axes {
     Owner,
@@ -32,7 +32,7 @@ pub(super) enum Axes {
 }
 
 impl Axes {
-    /// For people.
+    /// In legends.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Owner => "owner's",
@@ -53,11 +53,11 @@ impl Axes {
 
 /// What the notes of a section say of the axes.
 pub(super) const NOTE: &str = "The residuals were rotated in principal axes that never leave the \
-     vault. `axes=reference`, on which the verdict rests, is an attacker who fits axes to a corpus \
-     of its own that holds your documents and as many others; `axes=owner` is granted yours, as the \
-     paper's strengthened observer is, which is also what having your whole collection and nothing \
-     else comes to; `axes=auxiliary` has axes of other documents of the same kind, against part of \
-     yours protected anew.";
+     vault. The verdict rests on axes of a reference corpus: an attacker fits them to a corpus that \
+     holds your documents and as many others. With your own axes, the attacker is the paper's \
+     strengthened observer, or has your whole collection and nothing else. With axes of other \
+     documents, the attacker has documents of the same kind, and attacks part of yours protected \
+     anew.";
 
 /// Stored rows at the scale of residuals, and the residual of each as the attacker sees it;
 /// canaries are left out.

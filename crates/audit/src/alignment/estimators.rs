@@ -260,7 +260,7 @@ impl Frames {
     /// An orthogonal map that takes `X` to `Y`: with `D = X - Y` it is `I - D (D^T X)^-1 D^T`,
     /// a reflection in many directions at once. It is orthogonal because
     /// `D^T X + X^T D = D^T D`, and leaves everything orthogonal to `D` where it is: one choice
-    /// among all completions, none of which the pairs speak for.
+    /// among all completions, which the pairs do not determine.
     pub(super) fn completed(self) -> Result<ReverseMap> {
         if self.stored.ncols() == self.stored.nrows() {
             return Ok(self.dropped());

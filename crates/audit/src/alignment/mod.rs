@@ -2,7 +2,7 @@
 //!
 //! A known pair is a residual `r` and the row `z = H r` that is stored for it. Modules:
 //! - [`estimators`]: maps from rows back to residuals, fitted to known pairs;
-//! - `axes`: in whose principal axes an attacker sees native vectors;
+//! - `axes`: the principal axes in which an attacker sees native vectors;
 //! - [`affine`]: maps between vectors and their coordinates;
 //! - [`span`]: everything that pairs determine of a row, and matching by nothing else;
 //! - [`trial`]: one game of disclosed pairs, held-out targets and a gallery;

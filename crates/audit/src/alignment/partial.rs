@@ -118,7 +118,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     Ok(section)
 }
 
-/// How much a setting of the channel is worth.
+/// The effort spent on a setting of the channel.
 struct Effort<'a> {
     seeds: u64,
     targets: usize,
@@ -173,7 +173,7 @@ fn play(
     Ok(lines)
 }
 
-/// What the figures come to, in a sentence.
+/// The figures in a sentence.
 fn summary(section: &Section) -> Option<String> {
     let headline = &section.findings[section.headline?];
     let by_norm = |axes: &str| {
@@ -181,10 +181,10 @@ fn summary(section: &Section) -> Option<String> {
         section.findings.iter().find(norm).map_or(0.0, |f| 100.0 * f.value)
     };
     Some(format!(
-        "A key rotates rows and keeps their lengths and inner products. Whoever has a list of texts \
-         that holds yours, fits axes to it and knows {} pairs in a row's cell names {:.1} % of the \
-         rows ({} among {:.0} candidates); the length alone names {:.1} %, and {:.1} % for somebody \
-         who has your own axes.",
+        "A key rotates rows and keeps their lengths and inner products. An attacker who has a list \
+         of texts that holds yours, fits axes to it and knows {} pairs in a row's cell names {:.1} % \
+         of the rows ({} among {:.0} candidates); the length alone names {:.1} %, and {:.1} % with \
+         your own axes.",
         headline.pairs(),
         100.0 * headline.value,
         headline.part("attack").unwrap_or("norm"),

@@ -53,7 +53,7 @@ impl Rotated {
     }
 }
 
-/// Turns rows back with what pairs tell; without pairs they stay as they are.
+/// Rotates rows back by the map fitted to the pairs; without pairs they stay as they are.
 pub(super) fn rotated_back(
     rows: &Matrix,
     pairs: Option<&Pairs>,

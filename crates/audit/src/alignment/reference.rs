@@ -203,10 +203,10 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
         section.notes.push("No texts were given, so token overlap is not measured.".into());
     }
     section.notes.push(format!(
-        "Whoever has a list of texts that includes yours, and the same encoder, can look up which \
-         stored row is which text. The length of a row says something without a known pair; each \
-         known pair in a row's cell adds an inner product, and {FEW_PAIRS} or fewer that are enough \
-         make the channel open. Against a list that does not include your texts, only similar texts \
+        "An attacker who has a list of texts that includes yours, and the same encoder, can look up \
+         which stored row is which text. The length of a row tells something without a known pair; \
+         each known pair in a row's cell adds an inner product. The channel is open if {FEW_PAIRS} \
+         pairs or fewer are enough. Against a list that does not include your texts, only similar texts \
          are found (`jaccard_disjoint`; chance is a text drawn blindly)."
     ));
     section.notes.push(axes::NOTE.into());

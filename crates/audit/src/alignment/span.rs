@@ -10,8 +10,8 @@
 //!
 //! of the row with that of every candidate. [`Matcher::Gram`] does, by distance.
 //! [`Matcher::Span`] compares `P_S r` alone by cosine, and needs no scale. Both differ from the
-//! usual comparison of the estimate `P_S r` with whole candidates, which lets the part of a
-//! candidate that no pair speaks of dilute its score.
+//! usual comparison of the estimate `P_S r` with whole candidates, where the part of a
+//! candidate that no pair determines dilutes its score.
 //!
 //! With `R = U diag(s) B^T`, coordinates in `S` are `B^T r` of a candidate, and
 //! `diag(s)^-1 U^T (Z z)` of a stored row.

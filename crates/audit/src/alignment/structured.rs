@@ -13,7 +13,7 @@
 //!   steps. The same alternation with rounding has to come within half a step of every entry.
 //!
 //! At other widths a round is two overlapping transforms with secret signs between them; only the
-//! very last can be undone, and no such grid is left. There the generic estimators are all we know.
+//! very last can be undone, and no such grid is left. There only the generic estimators are known to work.
 
 use anyhow::Result;
 

@@ -18,7 +18,7 @@ use crate::tools::statistics::{hierarchical_interval, mean, sample};
 /// Repetitions of the bootstrap.
 const REPETITIONS: usize = 500;
 
-/// Pairs of one cell that are used, in widths: exact rows have said everything by then.
+/// Pairs of one cell that are used, in widths: further exact rows add nothing.
 const USEFUL_WIDTHS: usize = 4;
 
 /// What the attacker does with the pairs of a cell.
@@ -253,7 +253,7 @@ impl Trial {
                         full[target] = f64::from(rank >= self.live);
                     }
                 }
-                // Where there is no pair the estimate is zero, which ties with everybody: a miss.
+                // Without a pair the estimate is zero, which ties with every candidate: a miss.
                 outcome.places = places(&estimated, &self.gallery, &all, Metric::Cosine);
                 let truth = self.residuals.select(&all);
                 outcome.cosines = Some(cosines(&estimated, &truth));

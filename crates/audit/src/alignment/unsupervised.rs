@@ -191,10 +191,10 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     }
     section.notes.push(
         "The attacker has no known pair but half of your documents' vectors as a sample of the \
-         same kind, and lays one cloud of points over the other. `keys=one` is your data under a \
-         single key, for comparison; `keys=cells` is your release, with the attacker told which \
-         sample and which candidates belong to which cell, so that chance is one in those. \
-         `as-stored` takes stored rows for the vectors themselves. The attacker is granted your \
+         same kind, and lays one cloud of points over the other. Figures with one key for all rows \
+         are for comparison. Those with one key per cell are about your release; there the attacker \
+         is told which sample and which candidates belong to which cell, so chance is one in those. \
+         The attack `as-stored` takes stored rows for the vectors themselves. The attacker is granted your \
          principal axes. A failure here is that of these two methods, not a proof."
             .into(),
     );
@@ -202,7 +202,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     Ok(section)
 }
 
-/// What alignment cell by cell came to, target by target.
+/// Results of alignment cell by cell, target by target.
 struct InCells {
     moments: Vec<f64>,
     refined: Vec<f64>,

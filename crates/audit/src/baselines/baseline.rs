@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-/// A way to protect vectors that Shard is compared with. `FromStr` and `Display` are its name on the
-/// command line; a Gaussian release may name its budget, `gaussian=512`.
+/// A way to protect vectors that Shard is compared with. `FromStr` and `Display` are its name as
+/// users write it; a Gaussian release may name its budget, `gaussian=512`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Baseline {
     /// No protection: the server has the vectors.

@@ -23,7 +23,7 @@ impl Operands {
     /// The rows at the largest scale that the longest of them allows.
     ///
     /// # Errors
-    /// When a row does not fit, which at that scale it does.
+    /// When a row does not fit, which cannot happen at that scale.
     pub fn quantise(rows: &VectorSet) -> Result<Self> {
         let scale = OperandScale::for_norm(rows.max_norm());
         let mut values = Vec::with_capacity(rows.values().len());
@@ -52,7 +52,7 @@ impl Operands {
         self.width
     }
 
-    /// What one step of the fixed point is worth.
+    /// The value of one step of the fixed point.
     pub fn unit(&self) -> f64 {
         2_f64.powi(-self.scale.exponent())
     }

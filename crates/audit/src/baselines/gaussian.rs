@@ -66,7 +66,7 @@ pub fn calibrate(epsilon: f64, delta: f64, sensitivity: f64) -> Result<f64> {
 /// The least `epsilon` that so many releases of this deviation together have at this `delta`: the
 /// inverse of [`calibrate`]. Zero when even `epsilon = 0` holds.
 ///
-/// `r` independent releases of deviation `sigma` are worth one of deviation `sigma / sqrt(r)`: their
+/// `r` independent releases of deviation `sigma` amount to one of deviation `sigma / sqrt(r)`: their
 /// mean is a sufficient statistic.
 ///
 /// # Errors

@@ -192,7 +192,7 @@ fn measure(corpus: &Corpus, section: &mut Section) -> Result<Vec<Case>> {
     for (metric, value) in [("ndcg_at_10", shard.ndcg10), ("recall_at_100", shard.recall100)] {
         section.findings.push(finding(format!("{setting},system=shard"), metric, value));
     }
-    // Targets come first in the gallery: whoever links does not know.
+    // Targets come first in the gallery, which the attacker does not know.
     let gallery = sample(vectors.rows(), GALLERY, &mut generator(SEED, 1));
     let targets: Vec<usize> = (0..TARGETS.min(gallery.len())).collect();
     let native = Matrix::from_vectors(vectors).select(&gallery);

@@ -1,7 +1,7 @@
 //! What public product-quantisation codes give away.
 //!
-//! Whoever has codebooks and codes has `v^ = (c_(1,j1), .., c_(M,jM))` for every row, near `v'` and,
-//! because rotations keep distances, with nearly its neighbours. Measured are the cosine of `v^` with
+//! Codebooks and codes give `v^ = (c_(1,j1), .., c_(M,jM))` for every row, which is near `v'` and,
+//! because rotations keep distances, has nearly its neighbours. Measured are the cosine of `v^` with
 //! `v'`, the share of the ten nearest other rows that are among the ten nearest of `v^` (NN overlap)
 //! and among the forty nearest. The attacker ranks decoded rows by their distance to a decoded row:
 //! both sides are quantised, unlike in a search by the client.

@@ -111,7 +111,7 @@ impl Baseline {
     /// `global` keeps `k = d/2` coordinates, rounded down to whole parts of four.
     ///
     /// # Errors
-    /// When there are too few rows for codebooks (16), or the budget is none.
+    /// When there are too few rows for codebooks (16), or the budget is not positive.
     pub fn protect(&self, vectors: &VectorSet, seed: u64) -> Result<Protected> {
         let width = vectors.width();
         let half = (width / 2).max(1);

@@ -98,18 +98,18 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         "The server learns which rows are asked for, and so whether two requests are for nearly the \
          same query. Scanning all rows instead of naming candidates closes this."
             .to_owned(),
-        "order=distance is the paper's setting, where a request lists candidates by rank; \
-         order=sent is the order of handles that Shard sends, whose places say nothing."
+        "In the order of distance is the paper's setting, where a request lists candidates by rank. \
+         In the order sent is the order of handles, as Shard sends them, which is unrelated to rank."
             .to_owned(),
-        "vectors=known grants the attacker the native vectors of all rows; vectors=stored has the \
-         keyed rows only, and its cosine is in each cell's own keyed coordinates. Chance: as many \
+        "With vectors known, the attacker is granted the native vectors of all rows. With stored \
+         rows only, the cosine is in each cell's own keyed coordinates. Chance: as many \
          random documents (cosine), a blind choice among the candidates (overlap)."
             .to_owned(),
         format!(
-            "{} sample queries, routed by the distance of centred prefixes. jitter=0.1, 0.3 and 0.6 \
-             compare a query with one that noise of that share of its length was added to, at cosines \
-             of about 0.995, 0.96 and 0.86; the verdict is on the first, a query that is all but \
-             repeated. Chance of jaccard: two different queries.",
+            "{} sample queries, routed by the distance of centred prefixes. Jitter of 0.1, 0.3 and \
+             0.6 adds noise of that share of a query's length, which leaves cosines of about 0.995, \
+             0.96 and 0.86. The verdict is on the first, a nearly repeated query. Chance of jaccard: \
+             two different queries.",
             queries.rows()
         ),
     ]);

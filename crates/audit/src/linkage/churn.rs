@@ -207,8 +207,8 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     });
     section.notes.push(format!(
         "Pairs of releases of {rows} documents under {} keys, {}. The verdict and the plot are on the \
-         attacker who is granted nothing. granted=cells says which cells correspond, which sizes of \
-         cells may give away.",
+         attacker who is granted nothing. The other attacker is granted which cells correspond, which \
+         the sizes of cells may reveal.",
         keying.name(),
         if fixed_point { "rounded to fixed point as the stored rows are" } else { "not rounded" },
     ));

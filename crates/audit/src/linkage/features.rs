@@ -1,4 +1,4 @@
-//! What of a row outlives its key, and matching rows by it.
+//! What a change of keys leaves of a row, and matching rows by it.
 //!
 //! An orthogonal key keeps the norm `|z_i| = |r_i|` and, among rows under the same key, every
 //! product `<z_i, z_j> = <r_i, r_j>`. So under any order of rows
@@ -27,7 +27,7 @@ pub const QUANTILES: usize = 32;
 /// Cosines in a neighbour signature.
 pub const NEIGHBOURS: usize = 8;
 
-/// Rows under other keys that a row without company is compared with.
+/// Rows under other keys that the only row of a key is compared with.
 const STRANGERS: usize = 512;
 
 /// Rows of one cell whose products are in memory at once.
@@ -231,7 +231,7 @@ fn best_of(scores: &Matrix) -> impl IndexedParallelIterator<Item = usize> + '_ {
     })
 }
 
-/// [`nearest_links`] of one number a row, by sorting and bisection: releases of any size.
+/// [`nearest_links`] of one number per row, by sorting and bisection: releases of any size.
 fn nearest_numbers(first: &Matrix, second: &Matrix, group: &Group) -> Vec<usize> {
     let sorted = sorted_by_value(second.values(), &group.second);
     let nearest = |&row: &usize| {

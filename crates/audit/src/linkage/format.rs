@@ -30,7 +30,7 @@ impl Format {
         }
     }
 
-    /// What a release in this format says; rows and prefixes are stored apart, each with a scale
+    /// Rounds a release to this format; rows and prefixes are stored apart, each with a scale
     /// of its own.
     pub fn store(self, release: &mut Release, rng: &mut impl Rng) {
         self.round(&mut release.rows, rng);

@@ -124,8 +124,8 @@ impl Population {
     }
 }
 
-/// How much longer rows are than residuals, for whoever makes another release and knows which row is
-/// which: the median ratio of norms. An attacker has [`scale_of_norms`]. Fixed points are powers of
+/// How much longer rows are than residuals, for a judge who makes another release and knows which
+/// row is which: the median ratio of norms. An attacker has [`scale_of_norms`]. Fixed points are powers of
 /// two, so a ratio within a thousandth of one is taken for it.
 pub fn fixed_point(residuals: &Matrix, release: &Release, documents: &[Option<usize>]) -> f64 {
     let (before, after) = (residuals.norms(), release.rows.norms());

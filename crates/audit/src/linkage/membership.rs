@@ -44,7 +44,7 @@ pub fn scores(suspects: &Matrix, stored: &Matrix, left_out: Option<&[usize]>) ->
     found.into_iter().enumerate().map(score).collect()
 }
 
-/// [`scores`] of one number a row, by sorting and bisection.
+/// [`scores`] of one number per row, by sorting and bisection.
 fn scores_of_numbers(suspects: &[f64], stored: &[f64], left_out: Option<&[usize]>) -> Vec<f64> {
     let mut sorted: Vec<usize> = (0..stored.len()).collect();
     sorted.sort_by(|&a, &b| stored[a].total_cmp(&stored[b]));
@@ -161,7 +161,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         "auc_own_row_left_out is the control: with each member's own row left out, members must \
          look like outsiders."
             .to_owned(),
-        "Views with seen-by=nobody are not on this server; they are for comparison.".to_owned(),
+        "Views that are not on this server are for comparison.".to_owned(),
     ]);
     Ok(section)
 }

@@ -10,7 +10,7 @@
 //!
 //! [`requests`] makes the requests of sample queries, [`directions`] reads queries out of them.
 //! [`game`] makes pairs of releases and counts hits, [`format`](mod@format) rounds them, and
-//! [`features`] is what of a row outlives its key.
+//! [`features`] is what a change of keys leaves of a row.
 
 use shard_geometry::VectorSet;
 

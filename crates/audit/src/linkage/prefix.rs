@@ -22,7 +22,7 @@ const PROBES: usize = 1_000;
 /// Neighbours of each.
 pub const DEPTH: usize = 10;
 
-/// Fewer documents than this have no neighbourhoods worth the name.
+/// Fewest documents for which ten neighbours mean something.
 const FEWEST: usize = 50;
 
 /// Divisors of the width that are tried as widths of the prefix.
@@ -108,8 +108,8 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         );
         section.notes.push(
             "Closed: routing is private, the server holds no prefix, and has nothing to rank by. \
-             Its figure is the level of chance by construction; those with seen-by=nobody are what \
-             a public prefix would have shown."
+             Its figure is the level of chance by construction; the figures not on this server are \
+             what a public prefix would have shown."
                 .to_owned(),
         );
     }

@@ -125,8 +125,8 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         format!(
             "Rows in a cell share a key, which cancels in their products: the server can compare \
              them exactly. With {keys} keys, ranking the rows of a cell finds {:.0} % of each \
-             document's ten true neighbours. {:.0} % of them are in its own cell at all, a bound for \
-             whoever compares rows of one key.",
+             document's ten true neighbours. {:.0} % of them are in its own cell at all, the most \
+             that comparing rows of one key can find.",
             100.0 * section.findings[0].value,
             100.0 * section.findings[1].value,
         )

@@ -11,10 +11,10 @@ use crate::linkage::{candidates, churn, membership, prefix, releases, same_key};
 use crate::subject::Subject;
 use crate::text;
 
-/// Measures one channel. The callback hears what is being done.
+/// Measures one channel. The callback is told what is being done.
 pub type Run = fn(&Subject, &dyn Fn(&str)) -> Result<Section>;
 
-/// What a channel is about.
+/// What a channel measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// Any transformed vectors, whatever made them.
@@ -81,7 +81,7 @@ pub const CHANNELS: &[Channel] = &[
     Channel::baseline("frontier", frontier::channel),
 ];
 
-/// The channels that say what a leak is worth to a thief. docs/AUDIT.md has the same list.
+/// The channels that measure what an attacker learns from a leak. docs/AUDIT.md has the same list.
 pub fn measuring(leak: Leak) -> &'static [&'static str] {
     match leak {
         Leak::StoredRows => &[
@@ -114,7 +114,7 @@ pub fn scope(section: &str) -> Scope {
     find(section).map_or(Scope::Any, |channel| channel.scope)
 }
 
-/// Runs channels one after the other. `progress` hears the name of a channel and what it does.
+/// Runs channels one after the other. `progress` gets the name of a channel and what it is doing.
 ///
 /// # Errors
 /// When a channel fails: a report that silently lacks one would look better than it is.

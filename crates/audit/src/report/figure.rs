@@ -2,7 +2,7 @@
 
 use crate::finding::{Finding, Verdict};
 
-/// A number with as many digits as an audit deserves.
+/// A number with as many digits as its precision warrants.
 pub fn number(value: f64) -> String {
     match value.abs() {
         _ if !value.is_finite() => "-".to_owned(),
@@ -49,9 +49,49 @@ pub fn metric(name: &str) -> String {
     text
 }
 
-/// A setting with spaces after its commas, so that lines can break.
+/// A setting in words: `overlap=25,granted=nothing` is "25 % of documents in both, nothing granted".
 pub fn setting(text: &str) -> String {
-    text.replace(',', ", ")
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    parts.map(part_in_words).collect::<Vec<_>>().join(", ")
+}
+
+fn part_in_words(part: &str) -> String {
+    const KNOWN: [(&str, &str); 25] = [
+        ("subject=release", "your release"),
+        ("subject=anew", "protected anew"),
+        ("axes=owner", "your own axes"),
+        ("axes=reference", "axes of a reference corpus"),
+        ("axes=auxiliary", "axes of other documents"),
+        ("disclosure=targeted", "pairs in the row's cell"),
+        ("disclosure=diffuse", "pairs spread over all cells"),
+        ("disclosure=none", "no disclosure"),
+        ("pairs=0", "no known pair"),
+        ("pairs=1", "1 known pair"),
+        ("keys=one", "one key for all rows"),
+        ("keys=cells", "one key per cell"),
+        ("keys=micro", "one key per row"),
+        ("granted=nothing", "nothing granted"),
+        ("granted=cells", "matching of cells granted"),
+        ("seen-by=server", "seen by the server"),
+        ("seen-by=nobody", "not on this server"),
+        ("order=sent", "in the order sent"),
+        ("order=distance", "in the order of distance"),
+        ("vectors=known", "vectors known"),
+        ("vectors=stored", "stored rows only"),
+        ("log=recorded", "recorded requests"),
+        ("log=simulated", "simulated requests"),
+        ("prefix=public", "public prefix"),
+        ("prefix=none", "no prefix"),
+    ];
+    if let Some((_, words)) = KNOWN.iter().find(|(known, _)| *known == part) {
+        return (*words).to_owned();
+    }
+    match part.split_once('=') {
+        Some(("pairs", pairs)) => format!("{pairs} known pairs"),
+        Some(("overlap", percent)) => format!("{percent} % of documents in both"),
+        Some((key, value)) => format!("{} {value}", key.replace('-', " ")),
+        None => part.to_owned(),
+    }
 }
 
 /// A verdict as one word.
@@ -89,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_digits_they_deserve() {
+    fn numbers_have_digits_for_their_size() {
         let cases =
             [(0.0, "0"), (0.98765, "0.988"), (2e-5, "2.0e-5"), (0.0012, "0.0012"), (12.34, "12.3")];
         cases.iter().for_each(|(value, text)| assert_eq!(number(*value), *text));
@@ -111,12 +151,27 @@ mod tests {
     }
 
     #[test]
+    fn settings_read_as_words() {
+        let cases = [
+            ("overlap=25,granted=nothing", "25 % of documents in both, nothing granted"),
+            (
+                "subject=release, axes=reference,pairs=1",
+                "your release, axes of a reference corpus, 1 known pair",
+            ),
+            ("rank-by=cosine,system=gaussian=512", "rank by cosine, system gaussian=512"),
+            ("whole", "whole"),
+            ("", ""),
+        ];
+        cases.iter().for_each(|(keys, words)| assert_eq!(setting(keys), *words));
+    }
+
+    #[test]
     fn a_sentence_holds_what_a_reader_needs() {
         let finding = Finding::new("partial", "attack=ols,pairs=8", "recall_at_1", 0.5)
             .ci95([0.4, 0.6])
             .chance(0.001);
         let expected =
-            "Recall@1 0.500 [0.400, 0.600], where chance gives 0.0010 (attack=ols, pairs=8)";
+            "Recall@1 0.500 [0.400, 0.600], where chance gives 0.0010 (attack ols, 8 known pairs)";
         assert_eq!(sentence(&finding), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Thresholds of the owner's own, as a yes or no.
+//! The owner's own thresholds, judged pass or fail.
 //!
 //! A policy is TOML: the worst verdict that each channel may have, and rules on single figures.
 //!
@@ -16,7 +16,7 @@
 //!
 //! A rule holds for every figure that it matches: `pairs=6` is not part of `pairs=64`, and the order
 //! of parts does not matter. One that matches none, or names a channel that
-//! was not measured, is an error and not a pass: a gate that checks nothing must not be green.
+//! was not measured, is an error: a gate that checks nothing must not pass.
 
 use std::collections::BTreeMap;
 
@@ -25,22 +25,22 @@ use serde::{Deserialize, Serialize};
 use super::{figure, severity};
 use crate::finding::{Finding, Section, Verdict};
 
-/// Why a policy cannot be judged by.
+/// Why a policy cannot be applied.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]
 pub enum GateError {
     /// Not TOML, or not of the form above.
     #[error("{0}")]
     Syntax(String),
     /// Nothing in it.
-    #[error("no rule and no verdict: a gate without conditions would always be open")]
+    #[error("no rule and no verdict: a gate without conditions would always pass")]
     Empty,
     /// A rule that no figure can fail.
     #[error("{0}: neither `max` nor `min`")]
     Unbounded(String),
-    /// A channel that there is not, or that was not run.
+    /// A channel that does not exist, or was not run.
     #[error("{condition}: channel {channel:?} is not measured (measured: {measured})")]
     Channel {
-        /// What asked for it.
+        /// The condition that names it.
         condition: String,
         /// Its name.
         channel: String,
@@ -60,7 +60,7 @@ pub enum GateError {
     NoVerdict(String),
 }
 
-/// What the owner tolerates.
+/// The owner's thresholds.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {

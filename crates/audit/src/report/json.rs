@@ -1,4 +1,4 @@
-//! Rows for a program: one for every figure, under one roof with what they are about.
+//! The report for programs: one row per figure, and the metadata of the audit.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! The audit as a page, as plots, as JSON, and as an exit code.
 //!
-//! [`channels`] lists what is measured and runs it; a [`Report`] holds what came out. It becomes
+//! [`channels`] lists what is measured and runs it; a [`Report`] holds the results. It becomes
 //! one self-contained page ([`page`]) with plots ([`plot`]), rows for a program ([`json`]), and
 //! a yes or no by the owner's own thresholds ([`gate`]). [`shape`] is the channel that needs no
 //! attack: what the server sees by looking.
@@ -26,7 +26,7 @@ pub struct Metadata {
     pub date: String,
     /// The version of the program.
     pub version: String,
-    /// Where all of the audit's randomness came from.
+    /// The seed of all randomness of the audit.
     pub seed: u64,
     /// Documents there are.
     pub documents: usize,
@@ -49,7 +49,7 @@ pub struct Metadata {
 pub struct Report {
     /// What it is about.
     pub metadata: Metadata,
-    /// What came out, in the order of [`channels::CHANNELS`].
+    /// The results, in the order of [`channels::CHANNELS`].
     pub sections: Vec<Section>,
 }
 

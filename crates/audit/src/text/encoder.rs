@@ -17,7 +17,7 @@ use crate::tools::statistics::generator;
 const COMMON: f64 = 0.5;
 
 /// Pieces of a text: words, with runs of digits cut into pairs as sub-word tokenisers do, so that
-/// a number nobody has seen consists of pieces everybody has.
+/// an unseen number consists of known pieces.
 pub fn pieces(text: &str) -> Words {
     let mut pieces = Words::new();
     for word in words(text, usize::MAX) {

@@ -81,7 +81,7 @@ pub fn records(count: usize, seed: u64) -> Vec<Record> {
         .collect()
 }
 
-/// Notes that name nobody.
+/// Notes without names.
 pub fn notes(count: usize, seed: u64) -> Vec<String> {
     let mut rng = generator(seed, NOTES);
     (0..count).map(|_| sentence(20, &mut rng)).collect()

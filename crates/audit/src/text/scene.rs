@@ -1,4 +1,4 @@
-//! Who plays what in the audit: which documents the attacker has, which are attacked, and what the
+//! The roles in the audit: which documents the attacker has, which are attacked, and what the
 //! server has of those.
 
 use super::views::{Attack, CellView, MOST_PAIRS, mean_norm, targets_of};
@@ -34,7 +34,7 @@ pub(super) struct Estimate {
     pub(super) coordinates: Matrix,
 }
 
-/// Who plays what.
+/// The roles of the documents.
 pub(super) struct Scene {
     /// Documents the attacker has.
     pub(super) corpus: Vec<usize>,

@@ -7,7 +7,7 @@ use super::{CellLists, Cells, CellsError, assign::assign, check_count, check_mat
 use crate::kernel;
 use crate::random::{below, sample, unit};
 
-/// Rows per cell that take part in the seeding. The seeding looks at all of its rows once for every cell, and a
+/// Rows per cell that take part in the seeding. The seeding reads all of its rows once per cell, and a
 /// sample of this size places the seeds as well as the whole does.
 const SEED_ROWS_PER_CELL: usize = 64;
 
@@ -149,7 +149,7 @@ fn repair(cells: &mut Cells, prefixes: &[f32], members: &CellLists, distances: &
         }
         let row = rows[first_largest(rows.iter().map(|&row| distances[row as usize]))] as usize;
         cells.centroids[cell * width..][..width].copy_from_slice(&prefixes[row * width..][..width]);
-        // The row is now at distance zero; the sum is taken anew because a difference would not come to exactly zero.
+        // The row is now at distance zero; the sum is recomputed because a difference would not be exactly zero.
         distances[row] = 0.0;
         errors[donor] = rows.iter().map(|&row| distances[row as usize]).sum();
         moved = true;

@@ -13,13 +13,13 @@ use crate::select::Smallest;
 
 pub use lists::CellLists;
 
-/// A partition that cannot be made, or parts that are none.
+/// A partition that cannot be made, or stored parts that do not form one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum CellsError {
-    /// Prefixes of width zero cannot be told apart.
+    /// The prefixes have width zero.
     #[error("prefixes have width 0")]
     ZeroWidth,
-    /// There is no partition into zero cells.
+    /// Zero cells were asked for.
     #[error("the number of cells is 0")]
     NoCells,
     /// More cells than are supported.

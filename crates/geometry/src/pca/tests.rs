@@ -282,7 +282,7 @@ fn a_basis_of_the_wrong_directions_is_refused() {
         first.iter_mut().zip(second).for_each(|(first, second)| *first += 1e-7 * *second);
     };
     assert!(changed(&turned), "two directions not at right angles");
-    // Still orthonormal, and so not for this check to see.
+    // Still orthonormal, so this check does not find it.
     assert!(!changed(&|basis| basis[..width].iter_mut().for_each(|entry| *entry = -*entry)));
 }
 

@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    /// Not a feature: what an orthogonal key cannot hide from whoever holds the stored rows of one cell.
+    /// A known leak: the stored rows of one cell have the inner products of their residuals.
     #[test]
     fn known_leak_the_gram_matrix_of_one_cell_survives_its_key() {
         let (rows, width) = (12, 40);

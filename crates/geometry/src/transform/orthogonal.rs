@@ -38,17 +38,17 @@ type Factor = [[f64; PANEL]; PANEL];
 /// `n^2 / 2` numbers to draw and to keep, `2 n^2` operations to apply.
 ///
 /// # How it is applied
-/// One reflection after the other, each would wait for the sum of the one before. Eight at a time are one panel,
+/// Applied one by one, each reflection would wait for the sum of the one before. Eight at a time are one panel,
 /// `H_1 .. H_8 = I - W T W^T` with the vectors as columns of `W` and an upper triangular `T` (Schreiber and Van Loan,
 /// *A storage-efficient WY representation*, 1989): column `j` of `T` is `t_j = 2 / <w_j, w_j>` on the diagonal and
 /// `-t_j T W^T w_j` above.
 ///
-/// A query is rotated by some forty keys, which come from memory, so the vectors are kept in single precision. The map
+/// A query is rotated by some forty keys, read from memory, so the vectors are kept in single precision. The map
 /// is as orthogonal as with double: `I - 2 w w^T / <w, w>` is a reflection whatever `w` is. Its direction is off the
 /// one drawn by `2^-25`.
 ///
-/// Dropping a key overwrites it with zeros. Without `unsafe` this is best effort: the compiler is hindered from
-/// leaving it out, not forbidden, and copies that moves left on the stack are beyond reach (the numbers themselves are
+/// Dropping a key overwrites it with zeros. Without `unsafe` this is best effort: the compiler is discouraged from
+/// removing it, not forbidden to, and copies that moves left on the stack are not reached (the numbers themselves are
 /// on the heap and never move).
 pub struct OrthogonalKey {
     width: usize,

@@ -6,8 +6,8 @@ use rayon::prelude::*;
 use crate::kernel;
 use crate::random::shuffle;
 
-/// Rounds of a key. After one, a coordinate axis is spread over at most a power of two of coordinates and keeps its
-/// place among few; the third makes the map free of directions that the key does not choose.
+/// Rounds of a key. After one round a coordinate axis is spread over at most a power of two of coordinates; after
+/// three, no direction is special whatever the key.
 const ROUNDS: usize = 3;
 
 /// Rows one task maps.
@@ -24,7 +24,7 @@ const COORDINATE: u32 = FLIP - 1;
 
 /// Three rounds of random signs, a random permutation, and normalised Walsh-Hadamard transforms: on the first `p`
 /// coordinates, then, after further random signs, on the last `p`, where `p` is the largest power of two not above the
-/// width. When `p` is the width there is one transform a round and no further signs.
+/// width. When `p` is the width there is one transform per round and no further signs.
 ///
 /// The signs between the transforms are needed: the two overlap, and at a width like 288 = 9 * 32 both act as the same
 /// transform on blocks of 32 coordinates, so that without signs one would undo the other there.

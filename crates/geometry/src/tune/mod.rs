@@ -45,7 +45,7 @@
 //! | Cranfield, WordLlama | 64 of 256 | 186 | 1.0000 | 0.0000 |
 //!
 //! A large corpus needs more: on the 100,000 rows of Wikipedia the choice is 240 of 384 where real queries would do
-//! with 168. There a sample of real queries is worth having.
+//! with 168. For such a corpus, tune with a sample of real queries.
 
 mod measure;
 
@@ -112,8 +112,8 @@ pub enum TuneError {
         /// The number of rows that have coordinates.
         coordinates: usize,
     },
-    /// A shortlist of no rows was asked for.
-    #[error("a shortlist of 0 candidates holds nothing")]
+    /// A shortlist of zero rows was asked for.
+    #[error("the shortlist length is 0")]
     NoCandidates,
 }
 

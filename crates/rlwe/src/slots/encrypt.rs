@@ -50,7 +50,7 @@ impl ClientContext {
         SlotsCiphertext { c0, c1, scale: self.tables.parameters.scale() }
     }
 
-    /// `round((key mask + error) / P) + message` over the data primes, with one transform a
+    /// `round((key mask + error) / P) + message` over the data primes, with one transform per
     /// prime: error, remainder and message are joined as coefficients,
     /// `(key mask - NTT([r]_P - error - P message)) / P`.
     fn mask_and_divide(

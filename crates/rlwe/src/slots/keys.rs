@@ -212,9 +212,9 @@ impl ServerContext {
         1 << self.galois.len()
     }
 
-    /// Memory it holds, for a budget: a word a residue for keys, and tables. A transform has four
-    /// words a coefficient and prime, the embedding at most four a coefficient, an automorphism
-    /// half of one.
+    /// Memory it holds, for a budget: one word per residue for keys, and tables. A transform
+    /// takes four words per coefficient and prime, the embedding at most four per coefficient, an
+    /// automorphism half a word per coefficient.
     pub fn bytes(&self) -> usize {
         let n = self.tables.rns.n();
         let tables = (4 * self.tables.parameters.primes().len() + 4) * n * 8;

@@ -1,8 +1,8 @@
 //! The slot layout: RNS-CKKS with the canonical embedding, as the paper runs it.
 //!
-//! The reproduction of the paper's reranker, and the opponent of the coefficient layout. A real
+//! Reproduces the paper's reranker, for comparison with the coefficient layout. A real
 //! vector fills slots of a ciphertext, the server multiplies it by a plain vector, rescales,
-//! sums by rotations, adds the public part of the score and answers with one ciphertext per
+//! sums by rotations, adds the prefix score and answers with one ciphertext per
 //! candidate.
 //!
 //! # The scheme
@@ -30,7 +30,7 @@
 //!
 //! * Digits of a key switch are lifted as centred integers: half the deviation of its noise.
 //! * Galois keys exist only for the rotations used, at the level where they are used, one prime
-//!   below a fresh ciphertext: 0.69 MB a key at the paper's set, 6.6 MB of context for a span of
+//!   below a fresh ciphertext: 0.69 MB per key at the paper's set, 6.6 MB of context for a span of
 //!   512 where the paper's library sends 34 MB. Both halves are sent in full.
 //! * The automorphism is applied after the key switch, to keys made for `sigma^-1(s)`: one
 //!   permutation of evaluations per row, none per digit.

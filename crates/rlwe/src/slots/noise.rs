@@ -10,7 +10,7 @@
 //! | product with an operand of norm `z` at scale `D` | `V (2/N) D^2 z^2` from the ciphertext, `(1/12) (2/N) D^2 t^2` from rounding the operand, for a query of norm `t` |
 //! | rescale by `q` | `V / q^2 + r` |
 //! | rotate | `V + v N sum_i q_i^2 / (12 P^2) + r` |
-//! | rotate and sum, a step | `2 V + v N sum_i q_i^2 / (12 P^2) + (2N/3) / 12` |
+//! | rotate and sum, per step | `2 V + v N sum_i q_i^2 / (12 P^2) + (2N/3) / 12` |
 //!
 //! A slot is a sum of `N` coefficients with unit weights; the variance of its real part is `N/2`
 //! times that of a coefficient.

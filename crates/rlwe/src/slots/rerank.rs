@@ -104,14 +104,14 @@ pub struct Candidate<'a> {
     pub prefix_score: f64,
 }
 
-/// The side that asks.
+/// The client's side.
 #[derive(Debug)]
 pub struct SlotsClient {
     layout: SlotsLayout,
     context: ClientContext,
 }
 
-/// The side that scores. Holds no secret key.
+/// The server's side. Holds no secret key.
 #[derive(Debug)]
 pub struct SlotsServer {
     layout: SlotsLayout,
@@ -134,7 +134,7 @@ impl SlotsClient {
         &self.layout
     }
 
-    /// Encrypts one vector per active cell, `B` to a ciphertext, in order.
+    /// Encrypts one vector per active cell, `B` per ciphertext, in order.
     pub fn encrypt_queries(
         &self,
         cells: &[Vec<f64>],

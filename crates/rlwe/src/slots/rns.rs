@@ -107,7 +107,7 @@ impl Rns {
         rings: impl Iterator<Item = &'a PrimeRing> + Clone,
     ) -> RnsPoly {
         let mut poly = RnsPoly::zero(self.n, 0);
-        // Growing would leave copies behind that nobody wipes.
+        // Growing would leave copies behind that are not wiped.
         poly.values.reserve_exact(self.n * rings.clone().count());
         self.embed_into(coefficients, rings, &mut poly);
         poly

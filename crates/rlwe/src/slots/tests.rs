@@ -167,7 +167,7 @@ fn the_papers_layouts_stay_below_two_millionths() {
         let layout = SlotsLayout::new(parameters, width, blocks).unwrap();
         let (worst, deviation) = worst_error(&layout, 5, 16, 9);
         assert!(worst < 2e-6, "{worst:e} for width {width} in {blocks} blocks");
-        // The model neither hides nor invents error: the worst of 16 is one to five deviations.
+        // The model fits: the worst of 16 errors is one to five deviations.
         assert!(worst > 0.5 * deviation && worst < 5.0 * deviation, "{worst:e}, {deviation:e}");
     }
 }

@@ -60,7 +60,7 @@ pub fn reproduce_alignment(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Resul
     drop(all);
     section.notes.push(format!(
         "{} with {} vectors: {rows} documents, prefix {prefix_width}, residual {}, in place of 100,000 \
-         e5-small passages. Three of MiniLM's coordinates are dead, so a key counts as determined \
+         e5-small passages. Three of MiniLM's coordinates have no variance, so a key counts as determined \
          when the pairs reach every direction in which residuals vary.",
         corpus.name,
         corpus.encoder,

@@ -76,7 +76,7 @@ fn pairs_are_nested_and_spread_or_put_into_cells() {
 }
 
 #[test]
-fn where_a_cell_has_no_pair_the_norm_still_speaks() {
+fn where_a_cell_has_no_pair_the_norm_still_finds_rows() {
     let known = Known::of(&subject(300, 32, 30, true)).expect("rows");
     let all: Vec<usize> = (0..300).collect();
     let draw = Draw::new(&all, 60, 200, 200, &mut generator(4, 0));

@@ -14,7 +14,7 @@ const ALTERNATIONS: usize = 400;
 /// Rounds of the key in use.
 pub(super) const ROUNDS: usize = 3;
 
-/// Turns rows under a fresh key of so many rounds; three are the key in use.
+/// Rotates rows by a fresh key of so many rounds; the key in use has three.
 pub(super) fn rotated(residuals: &Matrix, rounds: usize, rng: &mut impl Rng) -> Matrix {
     let mut rows = residuals.clone();
     let width = rows.width();
@@ -110,7 +110,7 @@ fn entries(pairs: &Pairs, rounds: usize) -> Result<Matrix> {
             break;
         }
     }
-    // The last word is a possible matrix: near the right one it is the right one.
+    // End on a possible matrix: close enough to the right one, it is the right one.
     let nearest = |x: f64| if rounds == 2 { bound.copysign(x) } else { possible(x) };
     key.values_mut().iter_mut().for_each(|x| *x = nearest(*x));
     Ok(key)

@@ -89,7 +89,7 @@ fn single(values: &[f64]) -> Vec<f32> {
 /// Rankings by name, query by query: what [`evaluate`](crate::quality::evaluate) takes.
 pub type Run = Vec<(String, Vec<String>)>;
 
-/// Searches with every query and names what was found. `progress` hears of each query.
+/// Searches with every query and names what was found. `progress` is called for each query.
 ///
 /// # Errors
 /// As [`Protected::search`].
