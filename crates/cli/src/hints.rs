@@ -1,7 +1,7 @@
 //! What a user of the command can do about an error of the libraries, in the command's own words.
 
 use shard::remote::{BackupError, RemoteError};
-use shard::server::StartError;
+use shard::server::{StartError, TokenError};
 use shard::{ClientError, Error};
 
 /// A hint to put behind the message of an error, if there is one to give.
@@ -9,7 +9,8 @@ pub fn hint(error: &anyhow::Error) -> Option<&'static str> {
     error.chain().find_map(|cause| {
         let of_error = cause.downcast_ref().and_then(of_library);
         let of_error = of_error.or_else(|| cause.downcast_ref().and_then(of_client));
-        of_error.or_else(|| cause.downcast_ref().and_then(of_remote))
+        let of_error = of_error.or_else(|| cause.downcast_ref().and_then(of_remote));
+        of_error.or_else(|| cause.downcast_ref().and_then(of_token))
     })
 }
 
@@ -18,6 +19,7 @@ fn of_library(error: &Error) -> Option<&'static str> {
         Error::Client(error) => of_client(error),
         Error::Start(StartError::PublicWithoutTls(_)) => Some("leave out --plain"),
         Error::Start(StartError::PublicWithoutToken(_)) => Some("`shard token create` makes one"),
+        Error::Token(error) => of_token(error),
         _ => None,
     }
 }
@@ -48,6 +50,10 @@ fn of_remote(error: &RemoteError) -> Option<&'static str> {
         }
         _ => return None,
     })
+}
+
+fn of_token(error: &TokenError) -> Option<&'static str> {
+    matches!(error, TokenError::Unknown(_)).then_some("`shard token list` shows them")
 }
 
 #[cfg(test)]

@@ -59,7 +59,7 @@ pub(super) fn copy_all(view: &View, target: &RowDatabase, state: State) -> Resul
             return Err(StoreError::Engine {
                 doing: COPYING,
                 reason: format!(
-                    "the row file has {rows} of {expected} rows; `shard verify` says more, a \
+                    "the row file has {rows} of {expected} rows; a verification says more, a \
                      snapshot restores them"
                 ),
             });

@@ -39,7 +39,7 @@ pub(super) fn guarded<T>(
         condition.fail("the row file is damaged");
         Err(StoreError::Engine {
             doing,
-            reason: "the row file is damaged; `shard verify` says where, a snapshot restores it"
+            reason: "the row file is damaged; a verification says where, a snapshot restores it"
                 .to_owned(),
         })
     })

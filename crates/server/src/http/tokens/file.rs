@@ -35,7 +35,7 @@ pub enum TokenError {
         reason: String,
     },
     /// No token of that name.
-    #[error("no token has the id {0:?}; `shard token list` shows them")]
+    #[error("no token has the id {0:?}")]
     Unknown(String),
     /// A token that would allow nothing.
     #[error("a token needs at least one scope: read, write or admin")]
