@@ -1,3 +1,4 @@
+use faer::{Mat, MatRef};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
