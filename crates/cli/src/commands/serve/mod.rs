@@ -10,7 +10,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use shard::server::Running;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::output::Output;
 use settings::{LogFormat, Resolved, Settings};
@@ -89,12 +91,17 @@ fn write_whole(path: &Path, report: &Value) -> Result<()> {
 }
 
 fn log_to_standard_error(settings: &Resolved) -> Result<()> {
-    let filter = EnvFilter::try_new(&settings.log_level)
+    let levels: Targets = settings
+        .log_level
+        .parse()
         .with_context(|| format!("{:?} is not a log level", settings.log_level))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let log = tracing_subscriber::registry().with(levels);
     match settings.log_format {
-        LogFormat::Text => log.with_ansi(false).init(),
-        LogFormat::Json => log.json().flatten_event(true).with_current_span(false).init(),
+        LogFormat::Text => log.with(lines.with_ansi(false)).init(),
+        LogFormat::Json => {
+            log.with(lines.json().flatten_event(true).with_current_span(false)).init();
+        }
     }
     Ok(())
 }

@@ -119,8 +119,8 @@ settings! {
     /// Form of the log on standard error [default: text]
     #[arg(value_enum)]
     log_format: LogFormat,
-    /// Least severity that is logged: error, warn, info, debug, or a filter of tracing [default:
-    /// info]
+    /// Least severity that is logged: error, warn, info, debug, or levels by module such as
+    /// `warn,shard_server=debug` [default: info]
     #[arg(value_name = "LEVEL")]
     log_level: String,
     /// Log the addresses of peers
