@@ -1,6 +1,6 @@
 //! What a query sends and what comes back.
 
-use shard_rlwe::{Ciphertext, Layout, Parameters, Response, Seed, server_seconds};
+use shard_rlwe::{Ciphertext, Layout, Parameters, Response, Seed};
 
 use crate::leak::{Disclosed, Leak, declassify};
 use crate::names::{CellHandle, Epoch, RowHandle};
@@ -255,10 +255,6 @@ impl RerankRequest {
         let (cells, total) = (candidates.cells(), candidates.rows());
         let down = layout.responses(total).saturating_mul(Response::byte_len(&parameters, 0));
         within("bytes of the response", down, limits.bytes)?;
-        let groups: Vec<usize> = candidates.iter().map(|(_, rows)| rows.len()).collect();
-        let milliseconds = (server_seconds(&layout, &groups) * 1e3) as usize;
-        within("milliseconds of computing", milliseconds, limits.milliseconds)?;
-
         let ciphertexts = reader
             .fields(layout.ciphertexts(cells), Ciphertext::byte_len(&parameters))?
             .map(|field| Ciphertext::from_bytes(&parameters, field))

@@ -122,8 +122,6 @@ pub struct Limits {
     pub width: usize,
     /// Coefficients of a ring: the planner's largest.
     pub degree: usize,
-    /// Milliseconds of one core that scoring a request may take, as the planner counts them.
-    pub milliseconds: usize,
 }
 
 impl Default for Limits {
@@ -135,7 +133,6 @@ impl Default for Limits {
             rows: 1 << 26,
             width: 16_384,
             degree: 8192,
-            milliseconds: 2500,
         }
     }
 }

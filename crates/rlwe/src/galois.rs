@@ -20,6 +20,7 @@ impl Automorphism {
     }
 
     /// `out = sigma(f)`.
+    #[cfg(feature = "slots")]
     pub(crate) fn apply(&self, f: &[u64], out: &mut [u64]) {
         for (out, &source) in out.iter_mut().zip(&self.sources) {
             *out = f[source as usize];

@@ -1,4 +1,5 @@
-//! Encrypted inner products: many to a product over one RLWE ring, or the paper's way in [`slots`].
+//! Encrypted inner products: many to a product over one RLWE ring, or the paper's way in the module
+//! `slots`, which comes with the cargo feature of that name.
 //!
 //! The client encrypts integer vectors, the server multiplies them by integer vectors it holds
 //! in the clear, and the client reads the inner products. That is all this crate does: it knows
@@ -51,7 +52,7 @@
 //! `ciphertext` (keys and encryption) → `layout`, `evaluate` (products) → `response` (modulus
 //! switch, truncation) → `scale` (noise model) → `plan` (choosing). `galois` and `merge` fold
 //! responses; `pack` is the bit packing of both directions; `buffers` is memory used again, `simd`
-//! loops compiled for the machine, `prime` finding primes. [`slots`] is RNS-CKKS with rotations.
+//! loops compiled for the machine, `prime` finding primes. `slots` is RNS-CKKS with rotations.
 //!
 //! # Non-goals
 //!

@@ -11,7 +11,7 @@ use crate::parameters::RingDegree;
 use crate::portable::PortableNtt;
 
 /// A negacyclic NTT over one prime `q`, [`MODULUS`](crate::MODULUS) or one of a chain of
-/// [`slots`](crate::slots): pointwise products of transforms are products in
+/// the module `slots`: pointwise products of transforms are products in
 /// `Z_q[X] / (X^N + 1)`.
 ///
 /// The uniform part of a ciphertext is sampled in this domain, so both sides must agree on what
@@ -107,6 +107,7 @@ impl Backend {
     }
 
     /// The transform of one degree over another prime below `2^62` that is 1 modulo `2N`.
+    #[cfg(feature = "slots")]
     pub(crate) fn build_over(self, degree: RingDegree, prime: u64) -> Box<dyn Ntt> {
         match self {
             #[cfg(feature = "tfhe")]

@@ -23,9 +23,11 @@ pub(crate) fn invert(a: u64, q: u64) -> u64 {
 
 /// The first twelve primes. Below `2^64` no composite passes the test of Miller and Rabin to all
 /// of these bases (Sorenson and Webster, 2015).
+#[cfg(any(test, feature = "slots"))]
 const WITNESSES: [u64; 12] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37];
 
 /// Whether `n` is a prime.
+#[cfg(any(test, feature = "slots"))]
 pub(crate) fn is_prime(n: u64) -> bool {
     if n < 2 || WITNESSES.iter().any(|&w| n.is_multiple_of(w)) {
         return WITNESSES.contains(&n);

@@ -28,6 +28,14 @@ pub enum ServerError {
         /// Width of the rows.
         rows: usize,
     },
+    /// Scoring the request would take longer than the server allows.
+    #[error("milliseconds of computing: {actual} is above the limit of {limit}")]
+    TooCostly {
+        /// Milliseconds of one core, as the planner counts them.
+        actual: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// The session is not there, or no longer.
     #[error(transparent)]
     Session(#[from] UnknownSession),
@@ -59,9 +67,9 @@ impl ServerError {
     pub fn code(&self) -> RefusalCode {
         match self {
             Self::Malformed(DecodeError::Version { .. }) => RefusalCode::Version,
-            Self::Malformed(DecodeError::Limit { .. }) | Self::SessionTooLarge(_) => {
-                RefusalCode::TooLarge
-            }
+            Self::Malformed(DecodeError::Limit { .. })
+            | Self::TooCostly { .. }
+            | Self::SessionTooLarge(_) => RefusalCode::TooLarge,
             Self::Malformed(_) => RefusalCode::Malformed,
             #[cfg(feature = "slots")]
             Self::Slots(_) => RefusalCode::Malformed,

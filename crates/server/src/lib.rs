@@ -2,23 +2,34 @@
 //!
 //! A request's journey through the server reads top to bottom in [`Server::rerank`]: rows are
 //! fetched by the names the request gives, query ciphertexts are expanded and transformed, and
-//! the products of all cells are added into shared responses. The server holds no key and no
-//! vector in the clear; [`Server::handle`] is the same thing over bytes, and is what both the
-//! embedded client and a network listener call.
+//! the products of all cells are added into shared responses. The server holds no key that
+//! decrypts and no vector in the clear.
+//!
+//! # Concepts
+//!
+//! * [`Server`]: one message in, one message out ([`Server::handle`]), whoever carries them.
+//! * [`Embedded`]: a server in the client's process, over rows in memory.
+//! * Sessions: keys that clients leave for a few requests, under one budget of memory.
+//! * [`REQUEST_MILLISECONDS`]: requests that would compute for longer are refused before they do.
+//! * [`Maintenance`]: what an engine on disk wants done now and then.
 //!
 //! # Map
 //!
-//! [`Server`] (this file, `answer`, `rerank`) is the core: one message in, one out. `sessions`
-//! keeps the keys of sessions, `revisions` how far each collection has come, [`Maintenance`] is what an
-//! engine wants done. [`http`] puts it all on a network: TLS, tokens, limits, metrics.
+//! `answer` (messages to operations) · `rerank` (scoring) · `sessions` (keys of sessions) ·
+//! `revisions` (how far each collection has come) · `embedded` · `maintenance` · `stages` (where
+//! the time goes) · `error`.
+//!
+//! Cargo features: `http` puts it on a network (module `http`: TLS, tokens, limits, metrics),
+//! `durable` adds the maintenance of rows on disk, `slots` the paper's slot layout.
 //!
 //! # Non-goals
 //!
-//! No durable storage: an engine behind `RowStore` has that.
+//! No storage (engines are behind [`RowStore`]), no flags, no logging setup, no signals.
 
 mod answer;
 mod embedded;
 mod error;
+#[cfg(feature = "http")]
 pub mod http;
 mod maintenance;
 mod rerank;
@@ -50,12 +61,16 @@ use stages::timed;
 /// Memory for the keys of sessions, unless told otherwise: about 300 of them.
 pub const SESSION_BYTES: usize = 256 << 20;
 
+/// Milliseconds of one core that scoring a request may take, unless told otherwise.
+pub const REQUEST_MILLISECONDS: usize = 2500;
+
 /// A server over an engine.
 pub struct Server {
     rows: Arc<dyn RowStore>,
     sessions: Sessions<SessionKeys>,
     revisions: Revisions,
     limits: Limits,
+    request_milliseconds: usize,
 }
 
 impl Server {
@@ -66,6 +81,7 @@ impl Server {
             sessions: Sessions::new(SESSION_BYTES),
             revisions: Revisions::default(),
             limits,
+            request_milliseconds: REQUEST_MILLISECONDS,
         }
     }
 
@@ -73,6 +89,12 @@ impl Server {
     #[must_use]
     pub fn with_session_bytes(self, budget: usize) -> Self {
         Self { sessions: Sessions::new(budget), ..self }
+    }
+
+    /// The same, with this many milliseconds of one core for scoring a request.
+    #[must_use]
+    pub fn with_request_milliseconds(self, request_milliseconds: usize) -> Self {
+        Self { request_milliseconds, ..self }
     }
 
     /// Limits on what is decoded.

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use shard_store::{RedbRows, StoreError};
+#[cfg(feature = "durable")]
+use shard_store::RedbRows;
+use shard_store::StoreError;
 
 /// A figure of an engine, for `/metrics`: a name in snake case with its unit, and its value.
 pub type Figure = (&'static str, f64);
@@ -24,6 +26,7 @@ pub trait Maintenance: Send + Sync {
     }
 }
 
+#[cfg(feature = "durable")]
 impl Maintenance for RedbRows {
     fn needs_compaction(&self) -> bool {
         Self::needs_compaction(self)

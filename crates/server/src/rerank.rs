@@ -5,7 +5,7 @@ use shard_protocol::{
 };
 #[cfg(feature = "slots")]
 use shard_protocol::{SlotsRequest, SlotsResponse};
-use shard_rlwe::Evaluator;
+use shard_rlwe::{Evaluator, server_seconds};
 #[cfg(feature = "slots")]
 use shard_rlwe::{OPERAND_BITS, slots::Candidate};
 use shard_store::Fetched;
@@ -27,12 +27,21 @@ impl Server {
         self.response(collection, request, &mut Stages::default())
     }
 
+    /// Refuses a request that would take too long to score.
+    fn admit(&self, request: &RerankRequest) -> Result<(), ServerError> {
+        let groups: Vec<usize> = request.candidates().iter().map(|(_, rows)| rows.len()).collect();
+        let actual = (server_seconds(request.layout(), &groups) * 1e3) as usize;
+        let limit = self.request_milliseconds;
+        if actual > limit { Err(ServerError::TooCostly { actual, limit }) } else { Ok(()) }
+    }
+
     pub(crate) fn response(
         &self,
         collection: &CollectionName,
         request: &RerankRequest,
         stages: &mut Stages,
     ) -> Result<RerankResponse, ServerError> {
+        self.admit(request)?;
         let mut evaluator = Evaluator::new(request.parameters().clone(), request.layout().clone());
         if let Some(session) = request.session() {
             evaluator = evaluator.with_merge_keys(self.merge_keys(collection, session)?);

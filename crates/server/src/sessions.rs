@@ -1,8 +1,10 @@
 //! Keys of open sessions, to merge or to rotate with, under one memory budget.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::hash::RandomState;
+use std::sync::Arc;
 
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{OptionsBuilder, Weighter};
 use shard_protocol::{CollectionName, SessionId};
 use shard_rlwe::PreparedMergeKeys;
 #[cfg(feature = "slots")]
@@ -10,6 +12,9 @@ use shard_rlwe::slots::SlotsServer;
 
 /// Memory of an entry besides its keys: names, counters, the table's slot.
 const ENTRY_BYTES: usize = 256;
+
+/// Memory of usual keys: a first guess of how many sessions the budget holds.
+const EXPECTED_BYTES: usize = 1 << 20;
 
 /// The session is not there, or no longer.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone, Copy)]
@@ -49,28 +54,42 @@ pub(crate) enum SessionKeys {
 /// use nor replace the keys of another's sessions.
 type Key = (CollectionName, SessionId);
 
-/// Least recently used sessions give way once the budget is spent.
-pub(crate) struct Sessions<K> {
-    budget: usize,
-    state: Mutex<State<K>>,
-}
-
-struct State<K> {
-    open: HashMap<Key, Held<K>>,
-    bytes: usize,
-    clock: u64,
-}
-
-struct Held<K> {
-    used: u64,
-    bytes: usize,
+/// Keys with the memory they take.
+#[derive(Clone)]
+struct Weighed<K> {
     keys: K,
+    bytes: usize,
+}
+
+/// Sessions weigh what their keys take in memory.
+#[derive(Clone)]
+struct ByBytes;
+
+impl<K> Weighter<Key, Weighed<K>> for ByBytes {
+    fn weight(&self, _: &Key, session: &Weighed<K>) -> u64 {
+        session.bytes as u64
+    }
+}
+
+/// Open sessions. Those that were not used for long give way once the budget is spent.
+pub(crate) struct Sessions<K: Clone> {
+    budget: usize,
+    open: Cache<Key, Weighed<K>, ByBytes, RandomState>,
 }
 
 impl<K: Clone> Sessions<K> {
     pub(crate) fn new(budget: usize) -> Self {
-        let state = State { open: HashMap::new(), bytes: 0, clock: 0 };
-        Self { budget, state: Mutex::new(state) }
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(budget / EXPECTED_BYTES + 1)
+            .weight_capacity(budget as u64)
+            // One shard and one queue, so that a session may take the whole budget.
+            .shards(1)
+            .hot_allocation(1.0)
+            .build()
+            .expect("both capacities are given");
+        let open =
+            Cache::with_options(options, ByBytes, RandomState::new(), DefaultLifecycle::default());
+        Self { budget, open }
     }
 
     pub(crate) fn find(
@@ -78,12 +97,8 @@ impl<K: Clone> Sessions<K> {
         collection: &CollectionName,
         id: SessionId,
     ) -> Result<K, UnknownSession> {
-        let mut state = self.state();
-        state.clock += 1;
-        let now = state.clock;
-        let held = state.open.get_mut(&(collection.clone(), id)).ok_or(UnknownSession)?;
-        held.used = now;
-        Ok(held.keys.clone())
+        let found = self.open.get(&(collection.clone(), id));
+        found.map(|session| session.keys).ok_or(UnknownSession)
     }
 
     /// Keeps keys that take this much memory.
@@ -98,36 +113,20 @@ impl<K: Clone> Sessions<K> {
         if bytes > self.budget {
             return Err(SessionTooLarge { bytes, budget: self.budget });
         }
-        let mut state = self.state();
-        state.clock += 1;
-        let held = Held { used: state.clock, bytes, keys };
-        state.bytes += bytes;
-        if let Some(replaced) = state.open.insert((collection.clone(), id), held) {
-            state.bytes -= replaced.bytes;
-        }
-        while state.bytes > self.budget {
-            let oldest = state.open.iter().min_by_key(|(_, held)| held.used);
-            let oldest = oldest.expect("what is held has bytes").0.clone();
-            let gone = state.open.remove(&oldest).expect("it was found just now");
-            state.bytes -= gone.bytes;
-        }
+        let key = (collection.clone(), id);
+        self.open.insert(key.clone(), Weighed { keys, bytes });
+        // Counts as used: a request follows, and sessions of others must not displace it first.
+        self.open.get(&key);
         Ok(())
     }
 
     /// Forgets the sessions of a collection.
     pub(crate) fn forget(&self, collection: &CollectionName) {
-        let mut state = self.state();
-        state.open.retain(|(owner, _), _| owner != collection);
-        state.bytes = state.open.values().map(|held| held.bytes).sum();
+        self.open.retain(|(owner, _), _| owner != collection);
     }
 
     pub(crate) fn counts(&self) -> SessionCounts {
-        let state = self.state();
-        SessionCounts { open: state.open.len(), bytes: state.bytes }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        SessionCounts { open: self.open.len(), bytes: self.open.weight() as usize }
     }
 }
 
@@ -172,6 +171,18 @@ mod tests {
     }
 
     #[test]
+    fn sessions_that_are_opened_at_once_do_not_displace_each_other() {
+        let sessions = Sessions::new(10 * (ENTRY_BYTES + 10));
+        let main = CollectionName::default();
+        (0..10).for_each(|number| sessions.insert(&main, id(number), number, 10).unwrap());
+        (10..15).for_each(|number| sessions.insert(&main, id(number), number, 10).unwrap());
+        for number in 10..15 {
+            assert_eq!(sessions.find(&main, id(number)), Ok(number));
+        }
+        assert_eq!(sessions.counts().open, 10);
+    }
+
+    #[test]
     fn keys_beyond_the_whole_budget_are_refused_and_displace_nobody() {
         let sessions = Sessions::new(1000);
         let main = CollectionName::default();
@@ -179,6 +190,20 @@ mod tests {
         let refused = sessions.insert(&main, id(2), 'b', 2000).unwrap_err();
         assert_eq!(refused.budget, 1000);
         assert!(sessions.find(&main, id(1)).is_ok());
+    }
+
+    #[test]
+    fn keys_that_take_the_whole_budget_are_kept_alone() {
+        let sessions = Sessions::new(10 * ENTRY_BYTES);
+        let main = CollectionName::default();
+        sessions.insert(&main, id(1), 'a', 10).unwrap();
+        assert!(sessions.find(&main, id(1)).is_ok());
+        sessions.insert(&main, id(2), 'b', 9 * ENTRY_BYTES).unwrap();
+        assert_eq!(sessions.find(&main, id(2)), Ok('b'));
+        assert_eq!(sessions.counts(), SessionCounts { open: 1, bytes: 10 * ENTRY_BYTES });
+        sessions.insert(&main, id(3), 'c', 10).unwrap();
+        assert_eq!(sessions.find(&main, id(3)), Ok('c'));
+        assert_eq!(sessions.find(&main, id(2)), Err(UnknownSession));
     }
 
     #[test]

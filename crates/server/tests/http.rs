@@ -272,7 +272,7 @@ async fn a_public_address_needs_tls_and_a_token() {
         Site::try_start(setup).map(|_| ()).map_err(|error| error.to_string())
     };
     assert!(public(false, true).unwrap_err().contains("without TLS"));
-    assert!(public(true, false).unwrap_err().contains("shard token create"));
+    assert!(public(true, false).unwrap_err().contains("without a token"));
     assert_eq!(public(true, true), Ok(()));
 }
 

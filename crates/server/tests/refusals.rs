@@ -1,5 +1,6 @@
 //! What a server says to requests it cannot or must not serve.
 
+#[path = "support/messages.rs"]
 mod support;
 
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use shard_protocol::{
 use shard_server::Server;
 use shard_store::MemoryRows;
 
-use support::{EPOCH, publish, publish_batch, request, request_of_width};
+use support::{EPOCH, publish, publish_batch, request, request_for, request_of_width};
 
 fn server() -> Server {
     support::server(Arc::new(MemoryRows::new()), Limits::default())
@@ -69,6 +70,37 @@ fn limits_hold_before_anything_is_computed() {
     let refusal = Refusal::decode(&answer, &Limits::default()).unwrap();
     assert_eq!(refusal.code, RefusalCode::TooLarge);
     assert!(refusal.text.contains("above the limit of 1000"), "{}", refusal.text);
+}
+
+#[test]
+fn a_request_that_would_compute_for_too_long_is_refused() {
+    let server = server().with_request_milliseconds(0);
+    let cheap = server.handle(&CollectionName::default(), &request(EPOCH, 10, 1));
+    assert_eq!(message_kind(&cheap), Ok(MessageKind::RerankResponse), "less than a millisecond");
+    // Every candidate takes a response of its own, and the server has none of them: the limit
+    // comes before the rows.
+    let handles = (0..1000).map(RowHandle).collect();
+    let message = request_for(2048, EPOCH, vec![CellHandle(10)], vec![handles]);
+    let answer = server.handle(&CollectionName::default(), &message);
+    let refusal = Refusal::decode(&answer, &Limits::default()).unwrap();
+    assert_eq!(refusal.code, RefusalCode::TooLarge);
+    let words = "milliseconds of computing: ";
+    assert!(refusal.text.starts_with(words), "{}", refusal.text);
+    assert!(refusal.text.ends_with("is above the limit of 0"), "{}", refusal.text);
+}
+
+/// Headers of the messages of the paper's layout: to open a session, to score.
+#[cfg(not(feature = "slots"))]
+#[test]
+fn the_slot_layout_is_refused_by_name() {
+    for kind in [7, 8] {
+        let message = [b"SHRD\x01\0".as_slice(), &[kind, 0], &[0; 64]].concat();
+        let answer = server().handle(&CollectionName::default(), &message);
+        let refusal = Refusal::decode(&answer, &Limits::default()).unwrap();
+        assert_eq!(refusal.code, RefusalCode::Malformed);
+        let words = "this server does not score in the paper's slot layout";
+        assert!(refusal.text.contains(words), "{}", refusal.text);
+    }
 }
 
 #[test]

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use shard_protocol::{
-    CollectionName, Leak, Limits, MessageKind, OpenSession, OpenSlotsSession, Refusal, RefusalCode,
-    SessionId, declassify, message_kind,
+    CollectionName, Leak, Limits, MessageKind, OpenSession, Refusal, RefusalCode, SessionId,
+    declassify, message_kind,
 };
-use shard_rlwe::slots::{SlotsClient, SlotsLayout, SlotsParameters};
-use shard_rlwe::{Entropy, Layout, MergeSpan, Parameters, RingDegree, SessionKey};
+use shard_rlwe::{Entropy, Layout, MergeSpan, Parameters, SessionKey};
 use shard_server::Server;
 use shard_store::MemoryRows;
 
@@ -24,8 +23,13 @@ fn merge_session() -> Vec<u8> {
     OpenSession::new(declassify(SessionId([0; 16]), Leak::SessionLinkage), keys).encode()
 }
 
-/// The message that leaves Galois keys for a session.
+/// The message that leaves Galois keys for a session; without the slot layout, merge keys.
+#[cfg(feature = "slots")]
 fn slots_session() -> Vec<u8> {
+    use shard_protocol::OpenSlotsSession;
+    use shard_rlwe::RingDegree;
+    use shard_rlwe::slots::{SlotsClient, SlotsLayout, SlotsParameters};
+
     let degree = RingDegree::new(4096).unwrap();
     let parameters = SlotsParameters::with_scale(degree, &[40, 24, 40], 22).unwrap();
     let layout = SlotsLayout::new(parameters, 6, 2).unwrap();
@@ -34,6 +38,9 @@ fn slots_session() -> Vec<u8> {
     let shape = declassify(layout, Leak::RequestShape);
     OpenSlotsSession::new(id, shape, context.to_bytes()).encode()
 }
+
+#[cfg(not(feature = "slots"))]
+use merge_session as slots_session;
 
 /// The same message for another session: its name follows the header of eight bytes.
 fn named(message: &[u8], number: u32) -> Vec<u8> {

@@ -78,14 +78,3 @@ pub enum StoreError {
         reason: String,
     },
 }
-
-impl StoreError {
-    /// Refuses one more of what is `held` already, where `most` are kept.
-    pub(crate) fn unless_room(
-        what: &'static str,
-        held: usize,
-        most: usize,
-    ) -> Result<(), StoreError> {
-        if held < most { Ok(()) } else { Err(StoreError::TooMany { what, most }) }
-    }
-}

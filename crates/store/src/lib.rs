@@ -1,9 +1,13 @@
-//! The server's rows.
+//! The server's rows: what engines keep, and by which rules.
 //!
-//! An engine keeps, for every collection, rows `(cell, handle, coordinates)` by epoch and sealed
-//! blobs by name, and hands out what a request names. It knows nothing of keys or queries.
-//! [`RowStore`] is the seam: [`RedbRows`] keeps rows on disk, [`MemoryRows`] is the engine of the
-//! embedded server and the model that other engines are compared with.
+//! # Concepts
+//!
+//! * [`RowStore`]: an engine. For every collection it keeps rows `(cell, handle, coordinates)` by
+//!   epoch and sealed blobs by name, and hands out what a request names.
+//! * [`MemoryRows`]: the engine of the embedded server, and the model that other engines are
+//!   compared with.
+//! * `RedbRows`: the engine of a server on a network, on disk. It comes with the cargo feature
+//!   `durable`.
 //!
 //! # Revisions and epochs
 //!
@@ -11,10 +15,21 @@
 //! latest of a collection and refuses an earlier one, so neither a stale copy of a vault nor a
 //! late repetition of a request can undo what came after. Rows of an epoch are searched once the
 //! epoch is [activated](RowStore::activate), which erases every other epoch in the same step.
+//!
+//! # Map
+//!
+//! `rules` (what a change may do, for every engine) · `memory` · `durable` (its own map is in
+//! `durable/mod.rs`) · `error`.
+//!
+//! # Non-goals
+//!
+//! No keys, no queries, no network, no replication.
 
+#[cfg(feature = "durable")]
 mod durable;
 mod error;
 mod memory;
+mod rules;
 
 use std::sync::Arc;
 
@@ -23,6 +38,7 @@ use shard_protocol::{
     RowMac,
 };
 
+#[cfg(feature = "durable")]
 pub use durable::{
     Compaction, RedbRows, Snapshot, StoreMetrics, StoreOptions, Verification, verify,
 };

@@ -5,60 +5,58 @@ use std::ops::Bound;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use shard_protocol::{
-    BlobList, BlobName, Candidates, CellHandle, CollectionName, CollectionState, Epoch, EpochState,
-    Revision, RowBatch, RowHandle, RowMac,
+    BlobName, Candidates, CellHandle, CollectionName, CollectionState, Epoch, Revision, RowBatch,
+    RowHandle, RowMac,
 };
 
-use crate::{EpochStatistics, Fetched, MOST_COLLECTIONS, MOST_EPOCHS, RowStore, StoreError};
+use crate::rules::{EpochShape, Rules, known, room_for_blob, room_for_collection};
+use crate::{EpochStatistics, Fetched, RowStore, StoreError};
 
 /// A row by handle: a handle names one row, whatever cell it moves to.
-struct Held {
+struct StoredRow {
     cell: CellHandle,
     mac: RowMac,
     coordinates: Arc<[i32]>,
 }
 
-struct Rows {
+struct EpochRows {
     width: usize,
-    rows: BTreeMap<RowHandle, Held>,
+    rows: BTreeMap<RowHandle, StoredRow>,
     /// Rows that were deleted, and when.
     deleted: BTreeMap<RowHandle, Revision>,
+}
+
+impl EpochShape for EpochRows {
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn rows(&self) -> u64 {
+        self.rows.len() as u64
+    }
 }
 
 #[derive(Default)]
 struct Collection {
     revision: Revision,
     current: Option<Epoch>,
-    epochs: BTreeMap<Epoch, Rows>,
+    epochs: BTreeMap<Epoch, EpochRows>,
     blobs: BTreeMap<BlobName, Vec<u8>>,
 }
 
-impl Collection {
-    /// Refuses to go back behind the latest revision.
-    fn check(&self, revision: Revision) -> Result<(), StoreError> {
-        if revision < self.revision {
-            return Err(StoreError::Stale { given: revision, latest: self.revision });
-        }
-        Ok(())
+impl Rules for Collection {
+    type Epoch = EpochRows;
+
+    fn revision(&self) -> Revision {
+        self.revision
     }
 
-    /// Refuses to change an epoch that a later one has replaced.
-    fn check_epoch(&self, epoch: Epoch) -> Result<(), StoreError> {
-        match self.current {
-            Some(current) if epoch < current => Err(StoreError::Replaced { asked: epoch, current }),
-            _ => Ok(()),
-        }
+    fn current(&self) -> Option<Epoch> {
+        self.current
     }
 
-    fn current(&self, epoch: Epoch) -> Result<&Rows, StoreError> {
-        match (self.current, self.epochs.get(&epoch)) {
-            (Some(current), Some(rows)) if current == epoch => Ok(rows),
-            (Some(current), _) if epoch < current => {
-                Err(StoreError::Replaced { asked: epoch, current })
-            }
-            (_, Some(_)) => Err(StoreError::Pending(epoch)),
-            (_, None) => Err(StoreError::UnknownEpoch(epoch)),
-        }
+    fn epochs(&self) -> &BTreeMap<Epoch, EpochRows> {
+        &self.epochs
     }
 }
 
@@ -87,26 +85,13 @@ impl MemoryRows {
     }
 }
 
-fn known<'a>(
-    collections: &'a Collections,
-    name: &CollectionName,
-) -> Result<&'a Collection, StoreError> {
-    collections.get(name).ok_or_else(|| StoreError::UnknownCollection(name.clone()))
-}
-
-fn known_mut<'a>(
-    collections: &'a mut Collections,
-    name: &CollectionName,
-) -> Result<&'a mut Collection, StoreError> {
-    collections.get_mut(name).ok_or_else(|| StoreError::UnknownCollection(name.clone()))
-}
-
+/// A collection that is there, or a new one if there is room for it.
 fn known_or_new<'a>(
     collections: &'a mut Collections,
     name: &CollectionName,
 ) -> Result<&'a mut Collection, StoreError> {
     if !collections.contains_key(name) {
-        StoreError::unless_room("collections", collections.len(), MOST_COLLECTIONS)?;
+        room_for_collection(collections.len())?;
     }
     Ok(collections.entry(name.clone()).or_default())
 }
@@ -122,31 +107,18 @@ impl RowStore for MemoryRows {
         assert_eq!(macs.len(), batch.rows().len(), "a MAC for every row");
         let (epoch, width) = (batch.epoch(), batch.width());
         let mut collections = self.write();
-        if let Some(held) = collections.get(collection) {
-            held.check(revision)?;
-            held.check_epoch(epoch)?;
-            match held.epochs.get(&epoch) {
-                Some(rows) if rows.width != width => {
-                    return Err(StoreError::Width { expected: rows.width, actual: width });
-                }
-                Some(_) => {}
-                None => {
-                    let what = "epochs of a collection";
-                    StoreError::unless_room(what, held.epochs.len(), MOST_EPOCHS)?;
-                }
-            }
-        }
-        let held = known_or_new(&mut collections, collection)?;
+        let held = known_or_new(&mut collections, collection)?; // a new one takes any rows
+        held.may_upsert(revision, epoch, width)?;
         held.revision = revision;
-        let rows = held.epochs.entry(epoch).or_insert_with(|| Rows {
+        let epoch = held.epochs.entry(epoch).or_insert_with(|| EpochRows {
             width,
             rows: BTreeMap::new(),
             deleted: BTreeMap::new(),
         });
         for (row, &mac) in batch.into_rows().into_iter().zip(macs) {
-            rows.deleted.remove(&row.handle);
-            let held = Held { cell: *row.cell, mac, coordinates: row.coordinates.into() };
-            rows.rows.insert(row.handle, held);
+            epoch.deleted.remove(&row.handle);
+            let stored = StoredRow { cell: *row.cell, mac, coordinates: row.coordinates.into() };
+            epoch.rows.insert(row.handle, stored);
         }
         Ok(())
     }
@@ -159,9 +131,9 @@ impl RowStore for MemoryRows {
         handles: &[RowHandle],
     ) -> Result<usize, StoreError> {
         let mut collections = self.write();
-        let held = known_mut(&mut collections, collection)?;
-        held.check(revision)?;
-        held.check_epoch(epoch)?;
+        let held = known(collections.get_mut(collection), collection)?;
+        held.may_delete(revision, epoch)?;
+        held.revision = revision;
         let rows = held.epochs.get_mut(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
         let mut gone = 0;
         for handle in handles {
@@ -170,7 +142,6 @@ impl RowStore for MemoryRows {
                 gone += 1;
             }
         }
-        held.revision = revision;
         Ok(gone)
     }
 
@@ -181,11 +152,8 @@ impl RowStore for MemoryRows {
         epoch: Epoch,
     ) -> Result<(), StoreError> {
         let mut collections = self.write();
-        let held = known_mut(&mut collections, collection)?;
-        held.check(revision)?;
-        if !held.epochs.contains_key(&epoch) {
-            return Err(StoreError::UnknownEpoch(epoch));
-        }
+        let held = known(collections.get_mut(collection), collection)?;
+        held.may_activate(revision, epoch)?;
         held.epochs.retain(|&other, _| other == epoch);
         held.current = Some(epoch);
         held.revision = revision;
@@ -199,9 +167,9 @@ impl RowStore for MemoryRows {
         candidates: &Candidates,
     ) -> Result<Fetched, StoreError> {
         let collections = self.read();
-        let rows = known(&collections, collection)?.current(epoch)?;
+        let rows = known(collections.get(collection), collection)?.searched(epoch)?;
         let find = |cell: CellHandle, handle: RowHandle| match rows.rows.get(&handle) {
-            Some(held) if held.cell == cell => Ok(held.coordinates.clone()),
+            Some(row) if row.cell == cell => Ok(row.coordinates.clone()),
             _ => Err(match rows.deleted.get(&handle) {
                 Some(&revision) => StoreError::Deleted { handle, revision },
                 None => StoreError::UnknownRow { cell, handle },
@@ -214,7 +182,7 @@ impl RowStore for MemoryRows {
     }
 
     fn width(&self, collection: &CollectionName, epoch: Epoch) -> Result<usize, StoreError> {
-        Ok(known(&self.read(), collection)?.current(epoch)?.width)
+        Ok(known(self.read().get(collection), collection)?.searched(epoch)?.width)
     }
 
     fn macs(
@@ -231,7 +199,7 @@ impl RowStore for MemoryRows {
         };
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let page = rows.rows.range((from, Bound::Unbounded)).take(most);
-        Ok(page.map(|(handle, held)| (*handle, held.mac)).collect())
+        Ok(page.map(|(handle, row)| (*handle, row.mac)).collect())
     }
 
     fn statistics(
@@ -240,27 +208,13 @@ impl RowStore for MemoryRows {
         epoch: Epoch,
     ) -> Result<EpochStatistics, StoreError> {
         let collections = self.read();
-        let held = known(&collections, collection)?;
-        let rows = held.epochs.get(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
-        let cells: HashSet<CellHandle> = rows.rows.values().map(|held| held.cell).collect();
+        let rows = known(collections.get(collection), collection)?.epoch(epoch)?;
+        let cells: HashSet<CellHandle> = rows.rows.values().map(|row| row.cell).collect();
         Ok(EpochStatistics { rows: rows.rows.len(), cells: cells.len(), width: rows.width })
     }
 
     fn describe(&self, collection: &CollectionName) -> Result<CollectionState, StoreError> {
-        let collections = self.read();
-        let Some(held) = collections.get(collection) else {
-            return Ok(CollectionState::default());
-        };
-        let state = |(&epoch, rows): (&Epoch, &Rows)| EpochState {
-            epoch,
-            width: rows.width,
-            rows: rows.rows.len() as u64,
-        };
-        Ok(CollectionState {
-            revision: held.revision,
-            current: held.current,
-            epochs: held.epochs.iter().map(state).collect(),
-        })
+        Ok(self.read().get(collection).map(Rules::state).unwrap_or_default())
     }
 
     fn collections(&self) -> Result<Vec<CollectionName>, StoreError> {
@@ -279,11 +233,8 @@ impl RowStore for MemoryRows {
     ) -> Result<(), StoreError> {
         let mut collections = self.write();
         let blobs = &mut known_or_new(&mut collections, collection)?.blobs;
-        if blobs.len() >= BlobList::MOST && !blobs.contains_key(name) {
-            return Err(StoreError::TooMany {
-                what: "blobs of a collection",
-                most: BlobList::MOST,
-            });
+        if !blobs.contains_key(name) {
+            room_for_blob(blobs.len())?;
         }
         blobs.insert(name.clone(), sealed.to_vec());
         Ok(())
@@ -291,13 +242,13 @@ impl RowStore for MemoryRows {
 
     fn blob(&self, collection: &CollectionName, name: &BlobName) -> Result<Vec<u8>, StoreError> {
         let collections = self.read();
-        let blob = known(&collections, collection)?.blobs.get(name);
+        let blob = known(collections.get(collection), collection)?.blobs.get(name);
         blob.cloned().ok_or_else(|| StoreError::UnknownBlob(name.clone()))
     }
 
     fn blobs(&self, collection: &CollectionName) -> Result<Vec<(BlobName, u64)>, StoreError> {
         let collections = self.read();
-        let blobs = &known(&collections, collection)?.blobs;
+        let blobs = &known(collections.get(collection), collection)?.blobs;
         Ok(blobs.iter().map(|(name, sealed)| (name.clone(), sealed.len() as u64)).collect())
     }
 
@@ -306,6 +257,8 @@ impl RowStore for MemoryRows {
         collection: &CollectionName,
         name: &BlobName,
     ) -> Result<bool, StoreError> {
-        Ok(known_mut(&mut self.write(), collection)?.blobs.remove(name).is_some())
+        let mut collections = self.write();
+        let held = known(collections.get_mut(collection), collection)?;
+        Ok(held.blobs.remove(name).is_some())
     }
 }

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use rand::rand_core::UnwrapErr;
 use rand::rngs::SysRng;
 use serde_json::{Value, json};
 use shard_protocol::CollectionName;
-use shard_server::http::{NewToken, Scope, TokenFile, TokenLimits, TokenRecord};
+use shard_server::http::{NewToken, Scope, TokenError, TokenFile, TokenLimits, TokenRecord};
 
 use super::serve::make_private;
 use crate::output::{Output, table};
@@ -64,7 +64,10 @@ pub fn run(command: &TokenCommand, json: Option<&Path>) -> Result<()> {
         TokenCommand::Create(create) => make(create, &output),
         TokenCommand::List { directory } => list(directory, &output),
         TokenCommand::Revoke { directory, id } => {
-            let gone = TokenFile::of(directory).revoke(id)?;
+            let gone = TokenFile::of(directory).revoke(id).map_err(|error| match error {
+                TokenError::Unknown(_) => anyhow!("{error}; `shard token list` shows them"),
+                error => error.into(),
+            })?;
             output.line(format!("revoked {}", gone.id))?;
             output.result(&json!({ "revoked": gone.id }))
         }

@@ -241,7 +241,7 @@ impl Maker {
 
     /// As many rows as the limit on computing allows.
     fn dearest(&self, layout: &Layout) -> Result<usize> {
-        let budget = self.limits.milliseconds as f64 / 1e3;
+        let budget = shard_server::REQUEST_MILLISECONDS as f64 / 1e3;
         let mut count = self.rows.min(self.limits.candidates);
         let too_long = |count| {
             let response = Response::byte_len(&self.parameters(layout)?, layout.slots());

@@ -2,15 +2,8 @@
 
 use super::super::*;
 
-const LIMITS: Limits = Limits {
-    bytes: 1 << 20,
-    cells: 16,
-    candidates: 256,
-    rows: 1 << 16,
-    width: 4096,
-    degree: 8192,
-    milliseconds: 4000,
-};
+const LIMITS: Limits =
+    Limits { bytes: 1 << 20, cells: 16, candidates: 256, rows: 1 << 16, width: 4096, degree: 8192 };
 
 fn revision() -> Disclosed<Revision> {
     declassify(Revision(5), Leak::CollectionShape)

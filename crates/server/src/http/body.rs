@@ -52,20 +52,20 @@ impl Budget {
 }
 
 /// A body in memory, counted while it is there.
-pub(super) struct Held {
+pub(super) struct ReceivedBody {
     pub(super) bytes: Vec<u8>,
     _counted: OwnedSemaphorePermit,
 }
 
-/// Reads a body, and tells how much of it came also when it is refused. It is counted as it
-/// arrives, not as it is announced: who announces much and sends little keeps nobody else out.
+/// Reads a body, and tells how much of it came also when it is refused. The budget counts received
+/// bytes, not Content-Length.
 pub(super) async fn read(
     headers: &HeaderMap,
     body: &mut Body,
     budget: &Budget,
     options: &HttpOptions,
     received: &mut usize,
-) -> Result<Held, Refused> {
+) -> Result<ReceivedBody, Refused> {
     let limit = options.body_bytes;
     let announced = announced(headers);
     if announced > limit {
@@ -93,7 +93,7 @@ pub(super) async fn read(
         }
         bytes.extend_from_slice(&piece);
     }
-    Ok(Held { bytes, _counted: counted })
+    Ok(ReceivedBody { bytes, _counted: counted })
 }
 
 /// The length that the headers give; none is none.

@@ -14,7 +14,7 @@ use shard_protocol::{
 };
 
 use super::Shared;
-use super::body::{self, Answer, Held};
+use super::body::{self, Answer, ReceivedBody};
 use super::connections::Connection;
 use super::metrics::Measured;
 use super::refused::Refused;
@@ -68,7 +68,7 @@ pub(super) async fn exchange(
             }
             let (budget, send) = (&shared.budget, shared.metrics.send.clone());
             let sent = connection.map(Connection::send);
-            let kept = (seen.grant.take(), shared.active.begin(), sent);
+            let kept = (seen.grant.take(), shared.active.token(), sent);
             Answer::new(answer, budget, send, kept)
         }
         Err(refused) => Err(refused),
@@ -143,7 +143,7 @@ async fn serve(
     let server = shared.server.clone();
     // The work goes on when the peer has gone, so what counts it goes with it: the token's place,
     // the bytes of the request, and what a shutdown waits for.
-    let (grant, active) = (seen.grant.take(), shared.active.begin());
+    let (grant, active) = (seen.grant.take(), shared.active.token());
     let work = move || (compute(&server, &collection, &held), grant, active);
     let workers = match operation.access() {
         Access::Read => &shared.workers,
@@ -170,7 +170,7 @@ struct Computed {
     revision: Option<Revision>,
 }
 
-fn compute(server: &Server, collection: &CollectionName, message: &Held) -> Computed {
+fn compute(server: &Server, collection: &CollectionName, message: &ReceivedBody) -> Computed {
     let mut stages = Stages::default();
     let answer = server.answer_in_stages(collection, &message.bytes, &mut stages);
     Computed { answer, stages, revision: server.revision(collection).ok() }

@@ -13,7 +13,6 @@
 //!
 //! No proxying, no virtual hosts, no accounts: a token is all the server knows of anybody.
 
-mod active;
 mod admin;
 mod body;
 mod connections;
@@ -46,6 +45,7 @@ use axum_server::tls_rustls::RustlsAcceptor;
 use hyper_util::rt::TokioTimer;
 use shard_protocol::{Operation, http};
 use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use options::HttpOptions;
@@ -55,7 +55,6 @@ pub use tokens::{
 };
 
 use crate::{Maintenance, Server};
-use active::Active;
 use body::Budget;
 use connections::{Connection, Doorkeeper};
 use metrics::Metrics;
@@ -64,6 +63,9 @@ use workers::Workers;
 
 /// How often buffers of figures are emptied.
 const METRICS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Time for the last bytes of an answer to leave the buffers of TLS, which has copies of its own.
+const LAST_BYTES: Duration = Duration::from_millis(500);
 
 /// The longest time between two tries of a compaction that fails.
 const COMPACTION_RETRY: Duration = Duration::from_secs(60 * 60);
@@ -75,13 +77,13 @@ pub enum StartError {
     /// A public address without TLS.
     #[error(
         "{0} is not a loopback address, and without TLS everybody on the way could read tokens: \
-         leave out --plain, or listen on 127.0.0.1"
+         give a certificate, or listen on a loopback address"
     )]
     PublicWithoutTls(SocketAddr),
     /// A public address without tokens.
     #[error(
         "{0} is not a loopback address, and without a token everybody could read and write: make \
-         one with `shard token create`, or listen on 127.0.0.1"
+         one, or listen on a loopback address"
     )]
     PublicWithoutToken(SocketAddr),
     /// The socket cannot be used.
@@ -124,7 +126,7 @@ struct Shared {
     metrics: Arc<Metrics>,
     ready: AtomicBool,
     /// Requests that are served, work that goes on without a peer, and answers that are sent.
-    active: Active,
+    active: TaskTracker,
     /// One compaction or snapshot at a time.
     maintenance_lock: Arc<tokio::sync::Mutex<()>>,
 }
@@ -165,7 +167,7 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
         doorkeeper: doorkeeper.clone(),
         metrics,
         ready: AtomicBool::new(true),
-        active: Active::default(),
+        active: TaskTracker::new(),
         maintenance_lock: Arc::default(),
         options,
     });
@@ -222,21 +224,34 @@ impl Running {
         let grace = self.shared.options.grace;
         let end = tokio::time::Instant::now() + grace;
         self.handle.graceful_shutdown(Some(grace));
+        self.shared.active.close();
         let mut serving = self.serving;
         let served = tokio::select! {
             served = &mut serving => {
                 // Work goes on whose peer has gone. What is left at the end has had its time.
-                let _ = tokio::time::timeout_at(end, self.shared.active.over()).await;
+                let _ = tokio::time::timeout_at(end, self.shared.active.wait()).await;
                 served
             }
             // A peer that keeps an idle connection open, or is gone, is no reason to stay.
-            () = self.shared.active.end() => {
+            () = quiet(&self.shared.active) => {
                 self.handle.shutdown();
                 serving.await
             }
         };
         self.maintenance.abort();
         served.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+    }
+}
+
+/// Waits until nothing is served any longer, and the last bytes had time to go.
+async fn quiet(active: &TaskTracker) {
+    loop {
+        active.wait().await;
+        tokio::time::sleep(LAST_BYTES).await;
+        // One may have begun on a connection that was open already.
+        if active.is_empty() {
+            return;
+        }
     }
 }
 
@@ -302,7 +317,7 @@ fn application(shared: Arc<Shared>) -> Router {
 async fn around(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let connection = request.extensions().get::<Connection>();
     let _handled = connection.map(Connection::handle);
-    let (_counted, _active) = (shared.metrics.begin(), shared.active.begin());
+    let (_counted, _active) = (shared.metrics.begin(), shared.active.token());
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     headers.insert(exchange::VERSION, exchange::version());

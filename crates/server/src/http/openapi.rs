@@ -79,7 +79,7 @@ pub(super) fn description() -> Value {
             "securitySchemes": { "token": {
                 "type": "http",
                 "scheme": "bearer",
-                "description": "shard_ and 43 characters, made by `shard token create`",
+                "description": "shard_ and 43 characters, made by the operator",
             } },
         },
         "paths": paths,

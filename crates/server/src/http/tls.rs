@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum_server::tls_rustls::RustlsConfig;
+use data_encoding::HEXLOWER;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
-use super::tokens::{hexadecimal, private};
+use super::tokens::private;
 
 /// Why there is no TLS. No variant holds a key.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +121,7 @@ fn read(certificate: &Path, key: &Path) -> Result<(Arc<ServerConfig>, String), T
         .collect::<Result<_, _>>()
         .map_err(|_| content(certificate, "certificate"))?;
     let own = chain.first().ok_or_else(|| content(certificate, "certificate"))?;
-    let fingerprint = format!("sha256:{}", hexadecimal(&Sha256::digest(own)));
+    let fingerprint = format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(own)));
     let pem = Zeroizing::new(fs::read(key).map_err(failed("read", key))?);
     let private = PrivateKeyDer::from_pem_slice(&pem).map_err(|_| content(key, "private key"))?;
 

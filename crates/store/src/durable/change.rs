@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::cache::Stale;
+use super::database::{RowDatabase, View, guarded};
 use super::draft::{Draft, Effects};
-use super::engine::{Engine, View, guarded};
 use super::metrics::{add, value};
 use super::{RedbRows, Writer};
 use crate::StoreError;
@@ -20,9 +20,9 @@ impl RedbRows {
         let mut writer = self.writer();
         self.make_writable(&mut writer)?;
         let view = self.view();
-        let engine = view.engine().clone();
-        let prepared = guarded(engine.condition(), doing, || {
-            let transaction = engine.begin_write(doing)?;
+        let database = view.database().clone();
+        let prepared = guarded(database.condition(), doing, || {
+            let transaction = database.begin_write(doing)?;
             let mut draft = Draft::new(&transaction, &view, doing, writer.recording.is_some())?;
             let answer = change(&mut draft)?;
             let effects = draft.finish()?;
@@ -32,23 +32,23 @@ impl RedbRows {
             Ok((answer, Some(effects), transaction)) => (answer, effects, transaction),
             Ok((answer, None, _)) => return Ok(answer),
             Err(error) => {
-                let error = engine.explain(error);
+                let error = database.explain(error);
                 self.reopen_if_failed(&mut writer);
                 return Err(error);
             }
         };
         let expected = effects.state.sequence;
-        match engine.commit(transaction, doing) {
+        match database.commit(transaction, doing) {
             Ok(()) => self.publish(&mut writer, &view, effects),
             Err(error) => {
-                engine.condition().fail(&error);
+                database.condition().fail(&error);
                 // Whether it took place is not known yet: no compaction can rely on its notes.
                 writer.recording = None;
                 self.reopen_if_failed(&mut writer);
                 let now = self.view();
                 // Done after all when it had reached the file, which opening anew has synced.
-                if now.state.sequence != expected || !now.engine().is_writable() {
-                    return Err(engine.explain(error));
+                if now.state.sequence != expected || !now.database().is_writable() {
+                    return Err(database.explain(error));
                 }
             }
         }
@@ -61,11 +61,11 @@ impl RedbRows {
         if let (Some(all), Some(new)) = (&mut writer.recording, effects.touched) {
             all.append(new);
         }
-        match View::new(view.engine().clone(), effects.state, effects.catalogue) {
+        match View::new(view.database().clone(), effects.state, effects.catalogue) {
             Ok(next) => self.show(next, &effects.stale),
             // The change is on disk: it must not be reported as failed.
             Err(error) => {
-                view.engine().condition().fail(&error);
+                view.database().condition().fail(&error);
                 self.reopen_if_failed(writer);
             }
         }
@@ -83,7 +83,7 @@ impl RedbRows {
 
     /// Makes sure that the file can be written, or says why it cannot.
     pub(super) fn make_writable(&self, writer: &mut Writer) -> Result<(), StoreError> {
-        if !self.view().engine().is_writable() {
+        if !self.view().database().is_writable() {
             self.reopen(writer)?;
         }
         if writer.unsynced {
@@ -94,7 +94,7 @@ impl RedbRows {
     }
 
     fn reopen_if_failed(&self, writer: &mut Writer) {
-        if self.view().engine().has_failed()
+        if self.view().database().has_failed()
             && let Err(error) = self.reopen(writer)
         {
             tracing::error!(%error, "the row file cannot be written");
@@ -105,23 +105,25 @@ impl RedbRows {
     /// written.
     fn reopen(&self, writer: &mut Writer) -> Result<(), StoreError> {
         let last = self.view();
-        last.engine().condition().fence();
+        last.database().condition().fence();
         let path = self.row_file(writer);
         let cache = self.options.redb_cache_bytes;
-        let opened = Engine::open(&path, cache, self.options.condition())
-            .and_then(|engine| View::open(Arc::new(engine)))
+        let opened = RowDatabase::open(&path, cache, self.options.condition())
+            .and_then(|database| View::open(Arc::new(database)))
             .and_then(|view| {
                 // The last commit may have come to the file without coming to the disk.
                 let doing = "write to the row file again";
-                let engine = view.engine().clone();
-                engine.commit(engine.begin_write(doing)?, doing).map_err(|e| engine.explain(e))?;
+                let database = view.database().clone();
+                database
+                    .commit(database.begin_write(doing)?, doing)
+                    .map_err(|e| database.explain(e))?;
                 Ok(view)
             });
         let (next, outcome) = match opened {
             Ok(view) => (view, Ok(())),
-            Err(error) if last.engine().has_failed() => {
-                let engine = Engine::open_read_only(&path, cache)?;
-                (View::open(Arc::new(engine))?, Err(error))
+            Err(error) if last.database().has_failed() => {
+                let database = RowDatabase::open_read_only(&path, cache)?;
+                (View::open(Arc::new(database))?, Err(error))
             }
             // It is open to read already.
             Err(error) => return Err(error),
@@ -149,7 +151,7 @@ impl RedbRows {
         if !matches!(outcome, Err(StoreError::Engine { .. })) {
             return outcome;
         }
-        if self.view().engine().has_failed() {
+        if self.view().database().has_failed() {
             self.reopen_if_failed(&mut self.writer());
         }
         // By this call or by another one.

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::{Arc, TryLockError};
 
 use super::copy::{Leftovers, catch_up, copy_all};
+use super::database::{RowDatabase, View, disk};
 use super::directory;
 use super::draft::Touched;
-use super::engine::{Engine, View, disk};
 use super::metrics::add;
 use super::{RedbRows, Writer};
 use crate::StoreError;
@@ -94,12 +94,12 @@ impl RedbRows {
         let new = directory::partial(path);
         let cache = self.options.redb_cache_bytes;
         let mut left = Leftovers::default();
-        let target = Engine::create(&new, cache, self.options.condition())?;
+        let target = RowDatabase::create(&new, cache, self.options.condition())?;
         let copied = copy_all(&view, &target, left.state(&view));
         let rows = copied.map_err(|error| target.explain(error))?;
         drop(view); // so that redb can use its pages again
         drop(target); // gives back the room that redb has taken in advance
-        let target = Arc::new(Engine::open(&new, cache, self.options.condition())?);
+        let target = Arc::new(RowDatabase::open(&new, cache, self.options.condition())?);
         let explain = |error| target.explain(error);
         for _ in 0..ROUNDS {
             let (view, touched) = {
@@ -139,7 +139,7 @@ impl RedbRows {
         // the directory is known to say so after a crash as well.
         writer.generation = generation;
         writer.unsynced = true;
-        last.engine().condition().fence();
+        last.database().condition().fence();
         self.show(next, &[]);
         self.directory.sync()?;
         writer.unsynced = false;

@@ -2,8 +2,8 @@
 
 use std::ops::Bound;
 
+use super::database::{RowDatabase, View, failed, guarded};
 use super::draft::{Touched, remove_prefix};
-use super::engine::{Engine, View, failed, guarded};
 use super::key::{STATE_KEY, Table};
 use super::record::State;
 use crate::StoreError;
@@ -37,8 +37,8 @@ impl Leftovers {
 
 /// Copies every record, each checked, in one transaction. Refuses to copy a file in which rows
 /// are damaged or missing: a copy would hide that.
-pub(super) fn copy_all(view: &View, target: &Engine, state: State) -> Result<u64, StoreError> {
-    guarded(view.engine().condition(), COPYING, || {
+pub(super) fn copy_all(view: &View, target: &RowDatabase, state: State) -> Result<u64, StoreError> {
+    guarded(view.database().condition(), COPYING, || {
         let transaction = target.begin_write(COPYING)?;
         let mut counts = [0; Table::ALL.len()];
         for table in Table::ALL.into_iter().filter(|table| *table != Table::State) {
@@ -59,7 +59,7 @@ pub(super) fn copy_all(view: &View, target: &Engine, state: State) -> Result<u64
             return Err(StoreError::Engine {
                 doing: COPYING,
                 reason: format!(
-                    "the row file has {rows} of {expected} rows; `shard verify` says more, a \
+                    "the row file has {rows} of {expected} rows; a verification says more, a \
                      snapshot restores them"
                 ),
             });
@@ -73,11 +73,11 @@ pub(super) fn copy_all(view: &View, target: &Engine, state: State) -> Result<u64
 /// Brings a copy to where `view` is, given everything that changed since it was made.
 pub(super) fn catch_up(
     view: &View,
-    target: &Engine,
+    target: &RowDatabase,
     touched: &Touched,
     left: &mut Leftovers,
 ) -> Result<State, StoreError> {
-    guarded(view.engine().condition(), COPYING, || {
+    guarded(view.database().condition(), COPYING, || {
         let transaction = target.begin_write(COPYING)?;
         for (table, prefix) in &touched.prefixes {
             let mut copy = transaction.open_table(table.definition()).map_err(failed(COPYING))?;

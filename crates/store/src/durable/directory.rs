@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::engine::disk;
+use super::database::disk;
 use crate::StoreError;
 
 const OPENING: &str = "open the server's directory";

@@ -8,11 +8,12 @@ use redb::{ReadableTable, WriteTransaction};
 use shard_protocol::CollectionName;
 
 use super::cache::Stale;
-use super::catalogue::{Catalogue, Held};
-use super::engine::{View, failed};
+use super::catalogue::{Catalogue, CatalogueEntry};
+use super::database::{View, failed};
 use super::key::{CollectionId, STATE_KEY, Table, after_prefix, damaged};
 use super::record::State;
-use crate::{MOST_COLLECTIONS, StoreError};
+use crate::StoreError;
+use crate::rules::room_for_collection;
 
 /// Records that changes have touched, by key or by prefix: what a compaction has to copy again.
 #[derive(Default, Debug)]
@@ -84,22 +85,25 @@ impl<'t> Draft<'t> {
     }
 
     /// A collection as it is, or as a new one would be if there is room for it.
-    pub(super) fn collection(&mut self, name: &CollectionName) -> Result<Held, StoreError> {
+    pub(super) fn collection(
+        &mut self,
+        name: &CollectionName,
+    ) -> Result<CatalogueEntry, StoreError> {
         let collections = &self.effects.catalogue.0;
         if let Some(held) = collections.get(name) {
-            return Ok(Held::clone(held));
+            return Ok(CatalogueEntry::clone(held));
         }
-        StoreError::unless_room("collections", collections.len(), MOST_COLLECTIONS)?;
+        room_for_collection(collections.len())?;
         let id = CollectionId(self.effects.state.next_collection);
         self.effects.state.next_collection += 1;
-        Ok(Held::new(id))
+        Ok(CatalogueEntry::new(id))
     }
 
     /// Writes a collection's record and keeps it in the catalogue.
     pub(super) fn put_collection(
         &mut self,
         name: &CollectionName,
-        mut held: Held,
+        mut held: CatalogueEntry,
     ) -> Result<(), StoreError> {
         self.put(Table::Collections, name.as_str().as_bytes(), held.record.encode())?;
         held.changed = self.effects.state.sequence + 1;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use shard_protocol::{Candidates, CellHandle, CollectionName, Epoch, Revision, RowHandle};
 
 use super::RedbRows;
-use super::catalogue::Held;
-use super::engine::{View, guarded};
+use super::catalogue::CatalogueEntry;
+use super::database::{View, guarded};
 use super::key::Table;
 use super::metrics::add;
 use super::record::{decode_row, decode_word};
+use crate::rules::Rules;
 use crate::{Fetched, StoreError};
 
 impl RedbRows {
@@ -24,7 +25,7 @@ impl RedbRows {
             let mut live = self.live();
             let view = live.view.clone();
             let held = view.catalogue.known(collection)?.clone();
-            held.current(epoch)?;
+            held.searched(epoch)?;
             let id = held.record.id;
             let cached = |(cell, handles)| live.cache.rows((id, epoch, cell), handles);
             let found: Vec<Vec<Option<Arc<[i32]>>>> = candidates.iter().map(cached).collect();
@@ -34,7 +35,7 @@ impl RedbRows {
         add(&self.counters.cache_hits, candidates.rows() - missing);
         add(&self.counters.cache_misses, missing);
         if missing > 0 {
-            let loaded = guarded(view.engine().condition(), "read rows", || {
+            let loaded = guarded(view.database().condition(), "read rows", || {
                 load(&view, &held, epoch, candidates, &mut found)
             })?;
             add(&self.counters.disk_rows_read, missing);
@@ -45,10 +46,18 @@ impl RedbRows {
     }
 
     /// Takes loaded rows into the cache, unless their collection has changed since.
-    fn keep(&self, collection: &CollectionName, held: &Held, epoch: Epoch, loaded: Vec<Loaded>) {
+    fn keep(
+        &self,
+        collection: &CollectionName,
+        held: &CatalogueEntry,
+        epoch: Epoch,
+        loaded: Vec<Loaded>,
+    ) {
         let mut live = self.live();
         let now = live.view.catalogue.0.get(collection);
-        let same = |now: &Arc<Held>| now.record.id == held.record.id && now.changed == held.changed;
+        let same = |now: &Arc<CatalogueEntry>| {
+            now.record.id == held.record.id && now.changed == held.changed
+        };
         if !now.is_some_and(same) {
             return;
         }
@@ -65,12 +74,12 @@ type Loaded = (CellHandle, Vec<(RowHandle, Arc<[i32]>)>);
 /// Reads what is missing, row by row, and returns it by cell.
 fn load(
     view: &View,
-    held: &Held,
+    held: &CatalogueEntry,
     epoch: Epoch,
     candidates: &Candidates,
     found: &mut [Vec<Option<Arc<[i32]>>>],
 ) -> Result<Vec<Loaded>, StoreError> {
-    let (id, width) = (held.record.id, held.current(epoch)?.width);
+    let (id, width) = (held.record.id, held.searched(epoch)?.width);
     let mut loaded = Vec::new();
     for ((cell, handles), rows) in candidates.iter().zip(found) {
         let mut new = Vec::new();
@@ -94,7 +103,7 @@ fn load(
 /// Why a row is not there.
 fn absent(
     view: &View,
-    held: &Held,
+    held: &CatalogueEntry,
     epoch: Epoch,
     cell: CellHandle,
     handle: RowHandle,

@@ -92,7 +92,7 @@ pub(super) fn damaged(table: Table) -> StoreError {
     StoreError::Engine {
         doing: "read the row file",
         reason: format!(
-            "a record of the table {} is damaged; `shard verify` names it, a snapshot restores it",
+            "a record of the table {} is damaged; a verification names it, a snapshot restores it",
             table.name()
         ),
     }

@@ -20,7 +20,7 @@
 //! a commit fails, and every write after it as well, may a change be there that was reported as
 //! failed; repeating it does no harm.
 //!
-//! `key` and `record` have the bytes, `directory` the files, `engine` and `backend` redb,
+//! `key` and `record` have the bytes, `directory` the files, `database` and `backend` redb,
 //! `catalogue` and `cache` what is in memory, `draft` and `change` one change, `operations` and
 //! `fetch` the trait, `copy`, `compact` and `snapshot` whole copies, `verify` the check.
 
@@ -30,9 +30,9 @@ mod catalogue;
 mod change;
 mod compact;
 mod copy;
+mod database;
 mod directory;
 mod draft;
-mod engine;
 #[cfg(test)]
 mod faults;
 mod fetch;
@@ -50,9 +50,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backend::Condition;
 use cache::Cache;
+use database::{RowDatabase, View};
 use directory::Directory;
 use draft::Touched;
-use engine::{Engine, View};
 use metrics::{Counters, value};
 
 pub use compact::Compaction;
@@ -97,11 +97,11 @@ impl StoreOptions {
 pub struct RedbRows {
     options: StoreOptions,
     counters: Counters,
-    /// Held by whoever changes something, from before its transaction to after its publication.
+    /// CatalogueEntry by whoever changes something, from before its transaction to after its publication.
     writer: Mutex<Writer>,
-    /// Held by a compaction from its beginning to its end.
+    /// CatalogueEntry by a compaction from its beginning to its end.
     compacting: Mutex<()>,
-    /// Held for moments: to take the newest view with rows of the cache, and to publish.
+    /// CatalogueEntry for moments: to take the newest view with rows of the cache, and to publish.
     live: Mutex<Live>,
     /// Unlocked last.
     directory: Directory,
@@ -128,20 +128,20 @@ impl RedbRows {
         directory.sweep(current)?;
         let (generation, cache) = (current.unwrap_or(1), options.redb_cache_bytes);
         let path = directory::row_file(directory.path(), generation);
-        let engine = match current {
-            Some(_) => Engine::open(&path, cache, options.condition())?,
+        let database = match current {
+            Some(_) => RowDatabase::open(&path, cache, options.condition())?,
             None => {
                 let new = directory::partial(&path);
-                let engine = Engine::create(&new, cache, options.condition())?;
+                let database = RowDatabase::create(&new, cache, options.condition())?;
                 directory.adopt(&new, &path)?;
-                engine
+                database
             }
         };
         if !directory.is_named() {
             directory.switch(generation)?;
             directory.sync()?;
         }
-        let view = Arc::new(View::open(Arc::new(engine))?);
+        let view = Arc::new(View::open(Arc::new(database))?);
         let live = Live { view, cache: Cache::new(options.cache_bytes) };
         Ok(Self {
             options,

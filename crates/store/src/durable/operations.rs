@@ -3,18 +3,19 @@
 use std::ops::Bound;
 
 use shard_protocol::{
-    BlobList, BlobName, Candidates, CollectionName, CollectionState, Epoch, Revision, RowBatch,
-    RowHandle, RowMac,
+    BlobName, Candidates, CollectionName, CollectionState, Epoch, Revision, RowBatch, RowHandle,
+    RowMac,
 };
 
 use super::RedbRows;
 use super::cache::Stale;
-use super::catalogue::Held;
+use super::catalogue::CatalogueEntry;
+use super::database::{View, guarded};
 use super::draft::Draft;
-use super::engine::{View, guarded};
 use super::key::{Table, blob_name, damaged, words};
 use super::record::{EpochRecord, NameRecord, decode_word, encode_row, row_bytes};
-use crate::{EpochStatistics, Fetched, MOST_EPOCHS, RowStore, StoreError};
+use crate::rules::{Rules, room_for_blob};
+use crate::{EpochStatistics, Fetched, RowStore, StoreError};
 
 impl RowStore for RedbRows {
     fn upsert(
@@ -28,21 +29,11 @@ impl RowStore for RedbRows {
         let (number, width) = (batch.epoch(), batch.width());
         self.change("store rows", |draft| {
             let mut held = draft.collection(collection)?;
-            held.check(revision)?;
-            held.check_epoch(number)?;
-            let mut epoch = match held.epochs.get(&number) {
-                Some(epoch) if epoch.width != width => {
-                    return Err(StoreError::Width { expected: epoch.width, actual: width });
-                }
-                Some(epoch) => *epoch,
-                None => {
-                    let what = "epochs of a collection";
-                    StoreError::unless_room(what, held.epochs.len(), MOST_EPOCHS)?;
-                    EpochRecord { width, rows: 0 }
-                }
-            };
+            held.may_upsert(revision, number, width)?;
+            let known = held.epochs.get(&number).copied();
+            let mut epoch = known.unwrap_or(EpochRecord { width, rows: 0 });
             let id = held.record.id;
-            for (row, &tag) in batch.rows().iter().zip(macs) {
+            for (row, &mac) in batch.rows().iter().zip(macs) {
                 let (name, cell) = (id.named(number, row.handle), *row.cell);
                 match draft.read(Table::Names, &name, NameRecord::decode)? {
                     Some(old) => {
@@ -57,7 +48,7 @@ impl RowStore for RedbRows {
                         draft.remove(Table::Tombstones, &name)?;
                     }
                 }
-                draft.put(Table::Names, &name, NameRecord { cell, tag }.encode())?;
+                draft.put(Table::Names, &name, NameRecord { cell, mac }.encode())?;
                 let key = id.row(number, cell, row.handle);
                 draft.put(Table::Rows, &key, encode_row(&row.coordinates))?;
             }
@@ -75,11 +66,9 @@ impl RowStore for RedbRows {
         handles: &[RowHandle],
     ) -> Result<usize, StoreError> {
         self.change("delete rows", |draft| {
-            let mut held = Held::clone(draft.catalogue().known(collection)?);
-            held.check(revision)?;
-            held.check_epoch(epoch)?;
-            let record = held.epochs.get(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
-            let (mut record, id) = (*record, held.record.id);
+            let mut held = CatalogueEntry::clone(draft.catalogue().known(collection)?);
+            held.may_delete(revision, epoch)?;
+            let (mut record, id) = (*held.epoch(epoch)?, held.record.id);
             let mut gone = 0;
             for &handle in handles {
                 let name = id.named(epoch, handle);
@@ -108,9 +97,9 @@ impl RowStore for RedbRows {
         epoch: Epoch,
     ) -> Result<(), StoreError> {
         self.change("activate an epoch", |draft| {
-            let mut held = Held::clone(draft.catalogue().known(collection)?);
-            held.check(revision)?;
-            let kept = *held.epochs.get(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
+            let mut held = CatalogueEntry::clone(draft.catalogue().known(collection)?);
+            held.may_activate(revision, epoch)?;
+            let kept = *held.epoch(epoch)?;
             for &old in held.epochs.keys().filter(|other| **other != epoch) {
                 let prefix = held.record.id.epoch(old);
                 let mut bytes = 0;
@@ -138,7 +127,7 @@ impl RowStore for RedbRows {
     }
 
     fn width(&self, collection: &CollectionName, epoch: Epoch) -> Result<usize, StoreError> {
-        Ok(self.view().catalogue.known(collection)?.current(epoch)?.width)
+        Ok(self.view().catalogue.known(collection)?.searched(epoch)?.width)
     }
 
     fn macs(
@@ -161,7 +150,7 @@ impl RowStore for RedbRows {
                 let body = Table::Names.unseal(key, record)?;
                 let entry = words(key).zip(NameRecord::decode(body));
                 let ([_, _, handle], name) = entry.ok_or_else(|| damaged(Table::Names))?;
-                page.push((RowHandle(handle), name.tag));
+                page.push((RowHandle(handle), name.mac));
                 Ok(true)
             })?;
             Ok(page)
@@ -175,7 +164,7 @@ impl RowStore for RedbRows {
     ) -> Result<EpochStatistics, StoreError> {
         self.viewing("count rows", |view| {
             let held = view.catalogue.known(collection)?;
-            let record = held.epochs.get(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
+            let record = held.epoch(epoch)?;
             let (mut rows, mut cells, mut last) = (0, 0, None);
             view.scan(Table::Rows, &held.record.id.epoch(epoch), Bound::Unbounded, |key, _| {
                 let [_, _, cell, _] = words(key).ok_or_else(|| damaged(Table::Rows))?;
@@ -234,13 +223,8 @@ impl RowStore for RedbRows {
             let key = held.record.id.blob(name);
             let length = (sealed.len() as u64).to_le_bytes().to_vec();
             if draft.put(Table::Lengths, &key, length)?.is_none() {
+                room_for_blob(held.record.blobs as usize)?;
                 held.record.blobs += 1;
-            }
-            if held.record.blobs > BlobList::MOST as u64 {
-                return Err(StoreError::TooMany {
-                    what: "blobs of a collection",
-                    most: BlobList::MOST,
-                });
             }
             if let Some(bytes) = draft.put(Table::Blobs, &key, sealed.to_vec())? {
                 draft.leave_bytes(bytes);
@@ -278,7 +262,7 @@ impl RowStore for RedbRows {
         name: &BlobName,
     ) -> Result<bool, StoreError> {
         self.change("delete a blob", |draft| {
-            let mut held = Held::clone(draft.catalogue().known(collection)?);
+            let mut held = CatalogueEntry::clone(draft.catalogue().known(collection)?);
             let key = held.record.id.blob(name);
             let Some(bytes) = draft.remove(Table::Blobs, &key)? else { return Ok(false) };
             draft.remove(Table::Lengths, &key)?;
@@ -299,14 +283,14 @@ impl RedbRows {
     ) -> Result<T, StoreError> {
         self.reading(|| {
             let view = self.view();
-            guarded(view.engine().condition(), doing, || read(&view))
+            guarded(view.database().condition(), doing, || read(&view))
         })
     }
 }
 
 fn put_epoch(
     draft: &mut Draft<'_>,
-    held: &mut Held,
+    held: &mut CatalogueEntry,
     number: Epoch,
     epoch: EpochRecord,
 ) -> Result<(), StoreError> {

@@ -83,21 +83,21 @@ impl EpochRecord {
     }
 }
 
-/// Where a row is and what its owner calls its content.
+/// Where a row is and the MAC of its content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NameRecord {
     pub cell: CellHandle,
-    pub tag: RowMac,
+    pub mac: RowMac,
 }
 
 impl NameRecord {
     pub(super) fn encode(&self) -> Vec<u8> {
-        [&self.cell.0.to_le_bytes()[..], &self.tag.0].concat()
+        [&self.cell.0.to_le_bytes()[..], &self.mac.0].concat()
     }
 
     pub(super) fn decode(body: &[u8]) -> Option<Self> {
-        let ([cell], tag) = little_words::<1>(body)?;
-        Some(Self { cell: CellHandle(cell), tag: RowMac(tag.try_into().ok()?) })
+        let ([cell], mac) = little_words::<1>(body)?;
+        Some(Self { cell: CellHandle(cell), mac: RowMac(mac.try_into().ok()?) })
     }
 }
 
@@ -172,7 +172,7 @@ mod tests {
             let record = CollectionRecord { id, revision: Revision(5), current, blobs: 2 };
             assert_eq!(CollectionRecord::decode(&record.encode()), Some(record));
         }
-        let name = NameRecord { cell: CellHandle(8), tag: RowMac([4; 16]) };
+        let name = NameRecord { cell: CellHandle(8), mac: RowMac([4; 16]) };
         assert_eq!(NameRecord::decode(&name.encode()), Some(name));
         let row = encode_row(&[3, -4]);
         assert_eq!(split_row(&row).unwrap().0, 5.0);
@@ -190,7 +190,7 @@ mod tests {
         let row = encode_row(&[3, -4]);
         assert_eq!(row, [0, 0, 0xa0, 0x40, 3, 0, 0, 0, 0xfc, 0xff, 0xff, 0xff]);
         ends(Table::Rows, &id.row(epoch, CellHandle(3), RowHandle(4)), row, 0x1345_cfdf);
-        let name = NameRecord { cell: CellHandle(3), tag: RowMac([9; 16]) };
+        let name = NameRecord { cell: CellHandle(3), mac: RowMac([9; 16]) };
         ends(Table::Names, &id.named(epoch, RowHandle(4)), name.encode(), 0x2aea_1d4c);
         let revision = Revision(7);
         let collection = CollectionRecord { id, revision, current: Some(epoch), blobs: 0 };

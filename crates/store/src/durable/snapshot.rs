@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::RedbRows;
 use super::copy::{Leftovers, copy_all};
+use super::database::{RowDatabase, disk};
 use super::directory::{self, Directory};
-use super::engine::{Engine, disk};
 use super::verify::verify;
 use crate::StoreError;
 
@@ -60,7 +60,7 @@ impl RedbRows {
                 fs::remove_file(&path).map_err(disk(TAKING, &path))?;
             }
             let condition = self.options.condition();
-            let target = Engine::create(&path, self.options.redb_cache_bytes, condition)?;
+            let target = RowDatabase::create(&path, self.options.redb_cache_bytes, condition)?;
             let view = self.view();
             let state = Leftovers::default().state(&view);
             copy_all(&view, &target, state).map_err(|error| target.explain(error))

@@ -8,7 +8,7 @@ use shard_protocol::{
     RowMac, declassify,
 };
 
-use super::engine::View;
+use super::database::View;
 use super::faults::Faults;
 use super::{RedbRows, StoreOptions, verify};
 use crate::{MOST_COLLECTIONS, RowStore, StoreError};
@@ -235,7 +235,7 @@ fn an_engine_has_so_many_collections_and_no_more() {
     for number in 1..MOST_COLLECTIONS {
         catalogue.0.insert(format!("c{number}").parse().unwrap(), held.clone());
     }
-    rows.show(View::new(view.engine().clone(), view.state, catalogue).unwrap(), &[]);
+    rows.show(View::new(view.database().clone(), view.state, catalogue).unwrap(), &[]);
     let put = |collection: CollectionName| {
         rows.put_blob(&collection, &"blob".parse().unwrap(), b"sealed")
     };

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use shard_protocol::{CellHandle, CollectionName, Epoch, RowHandle};
 
+use super::database::{RowDatabase, View, guarded};
 use super::directory::{self, Directory};
-use super::engine::{Engine, View, guarded};
 use super::key::{CollectionId, Table, blob_name, words};
 use super::record::{EpochRecord, NameRecord, decode_word, norm, split_row};
 use crate::StoreError;
@@ -51,13 +51,16 @@ pub fn verify(directory: &Path) -> Result<Verification, StoreError> {
     };
     let path = directory::row_file(directory, generation);
     let mut check = Check::default();
-    match Engine::open_read_only(&path, CACHE).and_then(|mut engine| engine.check_integrity()) {
+    match RowDatabase::open_read_only(&path, CACHE)
+        .and_then(|mut database| database.check_integrity())
+    {
         Ok(true) => {}
         Ok(false) => check.problem("the pages of the row file are damaged"),
         Err(error) => check.problem(error),
     }
     // A second handle: the check may have repaired what it saw, which would hide what was wrong.
-    match Engine::open_read_only(&path, CACHE).and_then(|engine| View::open(engine.into())) {
+    match RowDatabase::open_read_only(&path, CACHE).and_then(|database| View::open(database.into()))
+    {
         Ok(view) => check.walk(&view),
         Err(error) => check.problem(error),
     }
@@ -116,7 +119,7 @@ impl Check {
         look: impl Fn(&mut Self, &View, &[u8], &[u8]) -> bool,
     ) {
         let doing = "read the row file";
-        let outcome = guarded(view.engine().condition(), doing, || {
+        let outcome = guarded(view.database().condition(), doing, || {
             view.scan(table, &[], Bound::Unbounded, |key, record| {
                 let sound = match table.unseal(key, record) {
                     Ok(body) => look(self, view, key, body),

@@ -9,12 +9,12 @@ use std::net::TcpListener;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use serde_json::{Value, json};
 use shard_protocol::Limits;
 use shard_server::Server;
-use shard_server::http::{Running, Service, Tls, TokenFile, Tokens, start};
+use shard_server::http::{Running, Service, StartError, Tls, TokenFile, Tokens, start};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -75,7 +75,7 @@ pub fn run(arguments: &Serve, json: Option<&Path>) -> Result<()> {
     let served = runtime.block_on(async {
         // Before the address is told: whoever reads it may send a signal at once.
         let signals = Signals::new()?;
-        let running = start(listener, service)?;
+        let running = start(listener, service).map_err(with_hint)?;
         announce(&running, &output, arguments.ready_file.as_deref())?;
         if open {
             tracing::warn!("no tokens: whoever can reach this loopback address may read and write");
@@ -185,5 +185,14 @@ impl Signals {
             _ = self.terminate.recv() => bail!(CUT_OFF),
             _ = self.interrupt.recv() => bail!(CUT_OFF),
         }
+    }
+}
+
+/// Says which flag or command mends it.
+fn with_hint(error: StartError) -> anyhow::Error {
+    match error {
+        StartError::PublicWithoutTls(_) => anyhow!("{error} (leave out --plain)"),
+        StartError::PublicWithoutToken(_) => anyhow!("{error} (`shard token create` makes one)"),
+        error => error.into(),
     }
 }

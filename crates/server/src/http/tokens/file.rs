@@ -5,11 +5,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use data_encoding::HEXLOWER;
 use rand_core::CryptoRng;
 use serde::{Deserialize, Serialize};
 use shard_protocol::CollectionName;
 
-use super::{NewToken, Token, TokenRecord, digest, hexadecimal};
+use super::{NewToken, Token, TokenRecord, digest};
 
 /// Why tokens could not be read or changed. No variant holds a token.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +35,7 @@ pub enum TokenError {
         reason: String,
     },
     /// No token of that name.
-    #[error("no token has the id {0:?}; `shard token list` shows them")]
+    #[error("no token has the id {0:?}")]
     Unknown(String),
     /// A token that would allow nothing.
     #[error("a token needs at least one scope: read, write or admin")]
@@ -105,8 +106,8 @@ impl TokenFile {
         scopes.sort_unstable();
         scopes.dedup();
         let record = TokenRecord {
-            id: hexadecimal(&id),
-            sha256: hexadecimal(&digest(token.expose())),
+            id: HEXLOWER.encode(&id),
+            sha256: HEXLOWER.encode(&digest(token.expose())),
             scopes,
             collections: new.collections.iter().map(ToString::to_string).collect(),
             created: now(),

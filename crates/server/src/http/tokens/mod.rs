@@ -14,8 +14,7 @@ mod tests;
 use std::fmt;
 use std::str::FromStr;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use data_encoding::BASE64URL_NOPAD;
 use rand_core::CryptoRng;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -140,7 +139,7 @@ impl Token {
     fn generate(rng: &mut impl CryptoRng) -> Self {
         let mut bytes = Zeroizing::new([0; TOKEN_BYTES]);
         rng.fill_bytes(&mut *bytes);
-        let text = Zeroizing::new(URL_SAFE_NO_PAD.encode(*bytes));
+        let text = Zeroizing::new(BASE64URL_NOPAD.encode(&*bytes));
         Self(Zeroizing::new(format!("{TOKEN_PREFIX}{}", *text)))
     }
 
@@ -158,8 +157,4 @@ impl fmt::Debug for Token {
 
 fn digest(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
-}
-
-pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,3 +1,4 @@
+use data_encoding::HEXLOWER;
 use rand::rand_core::UnwrapErr;
 use rand::rngs::SysRng;
 
@@ -21,7 +22,7 @@ fn the_file_holds_hashes_and_no_token() {
     assert_eq!(record.scopes, [Scope::Read, Scope::Write]);
     let text = std::fs::read_to_string(file.path()).unwrap();
     assert!(!text.contains(&token.expose()[TOKEN_PREFIX.len()..]));
-    assert!(text.contains(&hexadecimal(&digest(token.expose()))));
+    assert!(text.contains(&HEXLOWER.encode(&digest(token.expose()))));
     assert_eq!(file.load().unwrap(), [record]);
     assert!(!format!("{token:?}").contains(token.expose()));
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, StorageBackend, WriteTransaction};
 
 use super::backend::{Condition, Overlay, RowFile};
-use super::catalogue::{Catalogue, Held};
+use super::catalogue::{Catalogue, CatalogueEntry};
 use super::directory::private_file;
 use super::key::{STATE_KEY, Table, after_prefix, collection_name, damaged, words};
 use super::record::{CollectionRecord, EpochRecord, State};
@@ -39,21 +39,21 @@ pub(super) fn guarded<T>(
         condition.fail("the row file is damaged");
         Err(StoreError::Engine {
             doing,
-            reason: "the row file is damaged; `shard verify` says where, a snapshot restores it"
+            reason: "the row file is damaged; a verification says where, a snapshot restores it"
                 .to_owned(),
         })
     })
 }
 
 /// A row file, open.
-pub(super) struct Engine {
+pub(super) struct RowDatabase {
     /// There until it is dropped.
-    database: Option<Database>,
+    redb: Option<Database>,
     condition: Arc<Condition>,
     writable: bool,
 }
 
-impl Engine {
+impl RowDatabase {
     /// Makes a file with empty tables.
     pub(super) fn create(
         path: &Path,
@@ -62,8 +62,8 @@ impl Engine {
     ) -> Result<Self, StoreError> {
         let doing = "make a row file";
         let new = private_file().read(true).create_new(true).open(path);
-        let engine = Self::over_file(new.map_err(disk(doing, path))?, cache, condition, doing)?;
-        let transaction = engine.begin_write(doing)?;
+        let database = Self::over_file(new.map_err(disk(doing, path))?, cache, condition, doing)?;
+        let transaction = database.begin_write(doing)?;
         for table in Table::ALL {
             let mut table = transaction.open_table(table.definition()).map_err(failed(doing))?;
             if Table::State.name() == redb::TableHandle::name(&table) {
@@ -71,8 +71,8 @@ impl Engine {
                 table.insert(STATE_KEY, record.as_slice()).map_err(failed(doing))?;
             }
         }
-        engine.commit(transaction, doing)?;
-        Ok(engine)
+        database.commit(transaction, doing)?;
+        Ok(database)
     }
 
     /// Opens a file to read and write.
@@ -110,15 +110,15 @@ impl Engine {
         writable: bool,
         doing: &'static str,
     ) -> Result<Self, StoreError> {
-        let database = guarded(&condition, doing, || {
+        let redb = guarded(&condition, doing, || {
             let opened = Builder::new().set_cache_size(cache).create_with_backend(backend);
             opened.map_err(failed(doing))
         })?;
-        Ok(Self { database: Some(database), condition, writable })
+        Ok(Self { redb: Some(redb), condition, writable })
     }
 
-    fn database(&self) -> &Database {
-        self.database.as_ref().expect("there until it is dropped")
+    fn redb(&self) -> &Database {
+        self.redb.as_ref().expect("there until it is dropped")
     }
 
     /// Whether this handle can write: it was opened to, and no error has come up since.
@@ -146,7 +146,7 @@ impl Engine {
     }
 
     pub(super) fn begin_write(&self, doing: &'static str) -> Result<WriteTransaction, StoreError> {
-        let mut transaction = self.database().begin_write().map_err(failed(doing))?;
+        let mut transaction = self.redb().begin_write().map_err(failed(doing))?;
         // Commits in two phases and saves what redb would otherwise rebuild by walking the whole
         // file: opening after a crash takes as long as opening at any other time.
         transaction.set_quick_repair(true);
@@ -164,18 +164,18 @@ impl Engine {
 
     /// redb's own check of every page; repairs what it can.
     pub(super) fn check_integrity(&mut self) -> Result<bool, StoreError> {
-        let Self { database, condition, .. } = self;
-        let database = database.as_mut().expect("there until it is dropped");
+        let Self { redb, condition, .. } = self;
+        let redb = redb.as_mut().expect("there until it is dropped");
         let doing = "check the row file";
-        guarded(condition, doing, || database.check_integrity().map_err(failed(doing)))
+        guarded(condition, doing, || redb.check_integrity().map_err(failed(doing)))
     }
 }
 
 // On a damaged file redb may panic in what it does when it is closed, too.
-impl Drop for Engine {
+impl Drop for RowDatabase {
     fn drop(&mut self) {
-        let database = self.database.take();
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+        let redb = self.redb.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(redb)));
     }
 }
 
@@ -185,15 +185,15 @@ pub(super) struct View {
     pub catalogue: Catalogue,
     tables: Vec<ReadOnlyTable<&'static [u8], &'static [u8]>>,
     /// Dropped after the tables that read through it.
-    engine: Arc<Engine>,
+    database: Arc<RowDatabase>,
 }
 
 impl View {
     /// The last commit, with its catalogue read from the file.
-    pub(super) fn open(engine: Arc<Engine>) -> Result<Self, StoreError> {
-        let condition = engine.condition.clone();
+    pub(super) fn open(database: Arc<RowDatabase>) -> Result<Self, StoreError> {
+        let condition = database.condition.clone();
         guarded(&condition, READING, || {
-            let mut view = Self::new(engine, State::default(), Catalogue::default())?;
+            let mut view = Self::new(database, State::default(), Catalogue::default())?;
             let state = view.read(Table::State, STATE_KEY, State::decode)?;
             view.state = state.ok_or_else(|| damaged(Table::State))?;
             view.catalogue = view.read_catalogue()?;
@@ -203,18 +203,18 @@ impl View {
 
     /// The last commit, of which state and catalogue are known.
     pub(super) fn new(
-        engine: Arc<Engine>,
+        database: Arc<RowDatabase>,
         state: State,
         catalogue: Catalogue,
     ) -> Result<Self, StoreError> {
-        let transaction = engine.database().begin_read().map_err(failed(READING))?;
+        let transaction = database.redb().begin_read().map_err(failed(READING))?;
         let open = |table: Table| transaction.open_table(table.definition());
         let tables: Result<_, redb::TableError> = Table::ALL.into_iter().map(open).collect();
-        Ok(Self { state, catalogue, tables: tables.map_err(failed(READING))?, engine })
+        Ok(Self { state, catalogue, tables: tables.map_err(failed(READING))?, database })
     }
 
-    pub(super) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+    pub(super) fn database(&self) -> &Arc<RowDatabase> {
+        &self.database
     }
 
     /// What `decode` makes of the record under a key, if there is one.
@@ -271,7 +271,7 @@ impl View {
             let body = Table::Collections.unseal(key, record)?;
             let collection = collection_name(key).zip(CollectionRecord::decode(body));
             let (name, record) = collection.ok_or_else(|| damaged(Table::Collections))?;
-            let mut held = Held::new(record.id);
+            let mut held = CatalogueEntry::new(record.id);
             held.record = record;
             // As good as any number that is not below the last change.
             held.changed = self.state.sequence;

@@ -1,0 +1,83 @@
+//! A server with a few rows, and messages to send to one.
+
+#![allow(dead_code, reason = "every test program uses its own part of this")]
+
+use std::sync::Arc;
+
+use shard_protocol::{
+    Candidates, CellHandle, CollectionName, Epoch, Leak, Limits, PublishRows, RerankRequest,
+    Revision, Row, RowBatch, RowHandle, RowMac, declassify,
+};
+use shard_rlwe::{Entropy, Layout, Parameters, RequestKey};
+use shard_server::Server;
+use shard_store::RowStore;
+
+pub const EPOCH: Epoch = Epoch(1);
+pub const WIDTH: usize = 3;
+
+/// A server with three rows in the collection `main`.
+pub fn server(engine: Arc<dyn RowStore>, limits: Limits) -> Server {
+    let server = Server::new(engine, limits);
+    let rows = vec![row(1, 10, [1, 2, 3]), row(2, 10, [4, 5, 6]), row(3, 11, [7, 8, 9])];
+    server.hold(&CollectionName::default(), batch(rows)).expect("an engine that takes rows");
+    server
+}
+
+pub fn row(handle: u64, cell: u64, coordinates: [i32; WIDTH]) -> Row {
+    Row {
+        handle: RowHandle(handle),
+        cell: declassify(CellHandle(cell), Leak::CellMembership),
+        coordinates: coordinates.to_vec(),
+    }
+}
+
+pub fn batch(rows: Vec<Row>) -> RowBatch {
+    RowBatch::new(
+        declassify(EPOCH, Leak::CollectionShape),
+        declassify(WIDTH, Leak::CollectionShape),
+        declassify(rows, Leak::StoredRows),
+    )
+}
+
+/// An encrypted query for one row.
+pub fn request(epoch: Epoch, cell: u64, row: u64) -> Vec<u8> {
+    request_of_width(WIDTH, epoch, cell, row)
+}
+
+/// The same, for rows of another width.
+pub fn request_of_width(width: usize, epoch: Epoch, cell: u64, row: u64) -> Vec<u8> {
+    request_for(width, epoch, vec![CellHandle(cell)], vec![vec![RowHandle(row)]])
+}
+
+/// The same, for many rows of one cell.
+pub fn request_for(
+    width: usize,
+    epoch: Epoch,
+    cells: Vec<CellHandle>,
+    rows: Vec<Vec<RowHandle>>,
+) -> Vec<u8> {
+    let parameters = Parameters::default();
+    let layout = Layout::new(parameters.degree(), width, 1).unwrap();
+    let candidates = Candidates::new(
+        declassify(cells, Leak::ActiveCells),
+        declassify(rows, Leak::CandidateHandles),
+    )
+    .unwrap();
+    let key = RequestKey::fresh(&parameters, Entropy::from_os().unwrap());
+    let (_, seed, ciphertexts) = key.encrypt(&layout.encode_query(&vec![0.5; width], 1e6));
+    let epoch = declassify(epoch, Leak::CollectionShape);
+    let shape = declassify((parameters, layout), Leak::RequestShape);
+    RerankRequest::new(epoch, shape, None, candidates, seed, ciphertexts).encode()
+}
+
+/// One row to publish.
+pub fn publish(revision: u64, handle: u64) -> Vec<u8> {
+    publish_batch(revision, batch(vec![row(handle, 12, [4, 5, 6])]))
+}
+
+/// Rows to publish.
+pub fn publish_batch(revision: u64, batch: RowBatch) -> Vec<u8> {
+    let revision = declassify(Revision(revision), Leak::CollectionShape);
+    let macs = declassify(vec![RowMac([1; 16]); batch.rows().len()], Leak::StoredRows);
+    PublishRows::new(revision, batch, macs).encode()
+}
