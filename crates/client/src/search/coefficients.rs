@@ -81,13 +81,13 @@ impl Coefficients {
         &self,
         answer: &[u8],
         limits: &Limits,
-        open: impl Fn(&Response) -> Vec<i64> + Sync,
+        open: impl Fn(&Response) -> Vec<i64> + Sync + Send,
     ) -> Result<Opened, ClientError> {
         let (parameters, layout) = (&self.plan.parameters, &self.plan.layout);
         let rows = self.candidates.rows();
         let answer = RerankResponse::decode(answer, parameters, layout, rows, limits)?;
         let responses = answer.responses();
-        let opened = responses.par_iter().flat_map_iter(|response| open(response));
+        let opened = responses.par_iter().flat_map_iter(open);
         let scores = opened.map(|value| self.scale.to_score(value)).collect();
         Ok(Opened { scores, ciphertexts: responses.len() })
     }
