@@ -373,7 +373,7 @@ fn a_server_that_lost_a_row_or_the_epoch_says_so_in_words() {
     let collection = Collection::open(&world.vault).unwrap();
     let query = vectors(&mut rng, 1, 32, 1.0);
     let other = RowBatch::new(
-        declassify(Epoch(99), Leak::CollectionShape),
+        declassify(Epoch(0), Leak::CollectionShape),
         declassify(1, Leak::CollectionShape),
         declassify(Vec::new(), Leak::StoredRows),
     );
