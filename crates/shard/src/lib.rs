@@ -7,7 +7,7 @@
 //! ```
 //! use shard::{CellCount, Documents, FitOptions, SearchOptions, Settings, Unlock, Vault};
 //!
-//! # let folder = tempfile::tempdir()?;
+//! # let folder = tempfile::tempdir().unwrap();
 //! # let directory = folder.path().join("vault");
 //! let embedded = |at: f32| (0..32).map(|i| (at * i as f32).sin()).collect::<Vec<f32>>();
 //! let documents = Documents::new((0..500).map(|at| (format!("text {at}"), embedded(at as f32))))?;

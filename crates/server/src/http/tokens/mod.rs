@@ -97,7 +97,7 @@ impl TokenLimits {
 }
 
 /// What a new token is to allow.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct NewToken {
     /// What it allows.
     pub scopes: Vec<Scope>,
