@@ -305,7 +305,7 @@ impl fmt::Display for Plan {
         let (layout, estimate) = (&self.layout, &self.estimate);
         write!(
             f,
-            "ring of degree {}, {} bits up and {} down; {} {} a ciphertext, {} {}, {} scores a product",
+            "ring of degree {}, {} bits up and {} down; {} {} per ciphertext, {} {}, {} scores per product",
             layout.degree(),
             self.parameters.upload_bits(),
             self.parameters.response_bits(),
