@@ -213,7 +213,7 @@ fn server_view(outcome: &Evaluation, held: &EpochStatistics) -> String {
     };
     let lines: Vec<String> = Leak::ALL
         .iter()
-        .map(|&leak| format!("   {:18} {:15} {}", leak.name(), figure(leak), leak.meaning()))
+        .map(|&leak| format!("   {:18} {:16} {}", leak.name(), figure(leak), leak.meaning()))
         .collect();
     format!(
         "5. What the server saw.\n\n{}\n\n   \
