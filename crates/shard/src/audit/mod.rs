@@ -30,6 +30,9 @@ use crate::{Error, Vault};
 
 pub use files::{today, write_plots, write_report};
 
+/// Hears the name of a channel and what is being done, or nothing at its beginning.
+pub type OnStep<'a> = dyn Fn(&str, &str) + 'a;
+
 /// What to attack, and what attacks and judges are given.
 #[derive(Clone)]
 pub struct AuditOptions<'a> {
@@ -116,15 +119,14 @@ impl Vault {
 }
 
 impl Audited {
-    /// Attacks through some channels, in the order given. `progress` hears the name of a channel
-    /// and what is being done, or nothing at its beginning.
+    /// Attacks through some channels, in the order given.
     ///
     /// # Errors
     /// When a channel fails: a report that silently lacks one would look better than it is.
     pub fn attack(
         &self,
         channels: &[&Channel],
-        progress: Option<&dyn Fn(&str, &str)>,
+        progress: Option<&OnStep<'_>>,
     ) -> Result<Report, Error> {
         let progress = progress.unwrap_or(&|_, _| ());
         let mut sections = shard_audit::report::channels::run(&self.subject, channels, progress)
