@@ -54,6 +54,7 @@ pub mod tune;
 pub mod vectors;
 
 pub use cells::{CellLists, Cells, CellsError};
+pub use linear::{Eigen, eigen};
 pub use pca::{Pca, PcaError};
 pub use pq::{ProductQuantizer, QuantizedMetric, QuantizedRows, QuantizerError};
 pub use projected::Projected;

@@ -337,7 +337,7 @@ pub fn aligned_by_pairs(first: &Matrix, second: &Matrix, pairs: &[(usize, usize)
     let a = known(pairs.iter().map(|pair| pair.0).collect(), first);
     let b = known(pairs.iter().map(|pair| pair.1).collect(), second);
     let product = a.as_faer().transpose() * b.as_faer();
-    let svd = product.svd().expect("a finite matrix has singular values");
+    let svd = product.thin_svd().expect("a finite matrix has singular values");
     first.times(&Matrix::from_faer((svd.U() * svd.V().transpose()).as_ref()))
 }
 

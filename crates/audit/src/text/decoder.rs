@@ -21,8 +21,8 @@
 //! best `t'`.
 
 use anyhow::{Context, ensure};
-use faer::Side;
 use rayon::prelude::*;
+use shard_geometry::{Eigen, eigen};
 
 use super::bleu::Bigrams;
 use super::tokens::{Overlap, Vocabulary, VocabularyLimits, Words, distinct};
@@ -159,12 +159,14 @@ impl Fit {
         let mean = vectors.column_means();
         let centred = vectors.clone().minus(&mean);
         let gram = centred.as_faer().transpose() * centred.as_faer();
-        let spectrum = gram
-            .self_adjoint_eigen(Side::Lower)
-            .map_err(|_| anyhow::anyhow!("the attacker's covariance has no eigendecomposition"))?;
-        let basis = Matrix::from_faer(spectrum.U());
-        let eigenvalues: Vec<f64> =
-            spectrum.S().column_vector().iter().map(|&value| value.max(0.0)).collect();
+        let square = |entry: &dyn Fn(usize, usize) -> f64| -> Vec<f64> {
+            (0..width * width).map(|at| entry(at / width, at % width)).collect()
+        };
+        let lower = square(&|row, column| gram[(row, column)]);
+        let Eigen { values, vectors } =
+            eigen(&lower, width).context("the attacker's covariance has no eigendecomposition")?;
+        let basis = Matrix::new(width, square(&|row, column| vectors[column * width + row]));
+        let eigenvalues: Vec<f64> = values.iter().map(|value| value.max(0.0)).collect();
         ensure!(eigenvalues.iter().sum::<f64>() > 0.0, "the attacker's vectors are all the same");
 
         // The rows of X sum to zero, so the prior in Y - p adds nothing.

@@ -80,7 +80,7 @@ pub(crate) fn multiply(
 }
 
 /// The eigenvalues and eigenvectors of a matrix given by its lower triangle.
-pub(crate) fn eigen(lower: &[f64], width: usize) -> Option<Eigen> {
+pub fn eigen(lower: &[f64], width: usize) -> Option<Eigen> {
     let tasks = if width < PARALLEL_WIDTH { Par::Seq } else { Par::rayon(SOLVER_TASKS) };
     let mut values = Diag::<f64>::zeros(width);
     let mut directions = Mat::<f64>::zeros(width, width);

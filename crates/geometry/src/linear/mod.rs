@@ -7,12 +7,18 @@ mod fast;
 mod portable;
 
 #[cfg(feature = "faer")]
-pub(crate) use fast::{add_gram, eigen, multiply, products, scaled_products};
+pub use fast::eigen;
+#[cfg(feature = "faer")]
+pub(crate) use fast::{add_gram, multiply, products, scaled_products};
 #[cfg(not(feature = "faer"))]
-pub(crate) use portable::{add_gram, eigen, multiply, products, scaled_products};
+pub use portable::eigen;
+#[cfg(not(feature = "faer"))]
+pub(crate) use portable::{add_gram, multiply, products, scaled_products};
 
-/// The eigenvalues of a symmetric matrix in any order, and its eigenvectors, one per row.
-pub(crate) struct Eigen {
-    pub(crate) values: Vec<f64>,
-    pub(crate) vectors: Vec<f64>,
+/// The eigenvalues of a symmetric matrix in any order, and its eigenvectors.
+pub struct Eigen {
+    /// The eigenvalues.
+    pub values: Vec<f64>,
+    /// The eigenvectors, one per row.
+    pub vectors: Vec<f64>,
 }

@@ -75,7 +75,7 @@ pub(crate) fn multiply(
 
 /// The eigenvalues and eigenvectors of a matrix given by its lower triangle: Householder reduction to tridiagonal form,
 /// then the implicit QL method, as in EISPACK's `tred2` and `tql2`.
-pub(crate) fn eigen(lower: &[f64], width: usize) -> Option<Eigen> {
+pub fn eigen(lower: &[f64], width: usize) -> Option<Eigen> {
     let mut rows = vec![0.0; width * width];
     for (at, row) in lower.chunks_exact(width).enumerate() {
         for (column, &value) in row[..=at].iter().enumerate() {
