@@ -241,7 +241,7 @@ impl Model {
         let settings: Settings = serde_json::from_str(&reader.string()?).map_err(invalid)?;
         let tuning = serde_json::from_str(&reader.string()?).map_err(invalid)?;
         let epoch = SaltedEpoch { epoch: Epoch(reader.u64()?), salt: reader.array()? };
-        let public = reader.size()?;
+        let prefix = reader.size()?;
         let candidates = reader.size()?;
         let exponent = i32::try_from(reader.u64()? as i64).map_err(invalid)?;
         let mean = reader.f64s()?;
@@ -251,10 +251,10 @@ impl Model {
         reader.finish()?;
 
         let pca = Pca::from_parts(mean, basis, variances).map_err(invalid)?;
-        let split = Split::new(pca.width(), public).map_err(invalid)?;
+        let split = Split::new(pca.width(), prefix).map_err(invalid)?;
         let cells = match settings.cells {
             CellCount::Cells(count) => {
-                let cells = Cells::from_parts(public, centroids).map_err(invalid)?;
+                let cells = Cells::from_parts(prefix, centroids).map_err(invalid)?;
                 if cells.count() != count {
                     return Err(invalid(format!("{} cells instead of {count}", cells.count())));
                 }

@@ -9,7 +9,7 @@ pub enum Leak {
     StoredRows,
     /// Which rows share a cell: the cell handle that a stored row carries.
     CellMembership,
-    /// How many rows there are, how wide they are, and the number of the epoch.
+    /// How many rows there are, how wide they are, the number of the epoch and the vault's revision.
     CollectionShape,
     /// Which cells a query touches.
     ActiveCells,
@@ -64,7 +64,7 @@ impl Leak {
                 "the rotated residuals: their lengths, and inner products within a cell"
             }
             Leak::CellMembership => "which rows share a key",
-            Leak::CollectionShape => "how many rows, how wide, which epoch",
+            Leak::CollectionShape => "how many rows, how wide, which epoch and revision",
             Leak::ActiveCells => "which cells a query touches",
             Leak::CandidateHandles => "which rows a query asks about, without order or scores",
             Leak::RequestShape => "ring parameters, bytes and time of each request",

@@ -195,7 +195,7 @@ pub enum DecodeError {
     #[error(transparent)]
     Ciphertext(#[from] PackError),
     /// A message of the paper's slot layout, to a build without the feature `slots`.
-    #[error("this server does not score in the paper's slot layout")]
+    #[error("this build does not know the paper's slot layout")]
     NoSlots,
     /// Refused parameters of the slot layout.
     #[cfg(feature = "slots")]

@@ -136,7 +136,7 @@ impl Parameters {
     }
 
     /// An insecure set for tests that need a small ring.
-    #[cfg(any(test, feature = "deterministic"))]
+    #[cfg(test)]
     pub fn toy(degree: usize, upload_bits: u32, response_bits: u32) -> Self {
         let degree = RingDegree::new(degree).expect("toy degree is a supported power of two");
         Self::unchecked_security(degree, upload_bits, response_bits)

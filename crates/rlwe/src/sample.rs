@@ -47,7 +47,7 @@ impl Entropy {
     }
 
     /// Fixed bytes for golden vectors. A key made from them protects nothing.
-    #[cfg(any(test, feature = "deterministic"))]
+    #[cfg(test)]
     pub fn fixed(public: [u8; 32], secret: [u8; 32]) -> Self {
         Self { public, secret }
     }

@@ -2,7 +2,8 @@
 
 use shard_protocol::{
     ActivateEpoch, Blob, BlobList, CollectionName, DecodeError, DeleteBlob, DeleteRows, FetchBlob,
-    ListMacs, MessageKind, OpenSession, PublishRows, PutBlob, RerankRequest, RowMacs, message_kind,
+    ListMacs, MessageKind, OpenSession, Operation, PublishRows, PutBlob, RerankRequest, RowMacs,
+    message_kind,
 };
 #[cfg(feature = "slots")]
 use shard_protocol::{OpenSlotsSession, SlotsRequest};
@@ -102,6 +103,8 @@ impl Server {
                 let blobs = timed(engine, || rows.blobs(collection))?;
                 return Ok(timed(encode, || BlobList { blobs }.encode()));
             }
+            // A request that this build of the server does not know, though its protocol does.
+            _ if Operation::of(kind).is_some() => return Err(DecodeError::NoSlots.into()),
             _ => {
                 return Err(DecodeError::Invalid("a message that servers do not take").into());
             }

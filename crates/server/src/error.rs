@@ -29,7 +29,7 @@ pub enum ServerError {
         rows: usize,
     },
     /// Scoring the request would take longer than the server allows.
-    #[error("milliseconds of computing: {actual} is above the limit of {limit}")]
+    #[error("scoring this request would take {actual} ms of one core; at most {limit} are allowed")]
     TooCostly {
         /// Milliseconds of one core, as the planner counts them.
         actual: usize,

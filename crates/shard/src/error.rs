@@ -62,7 +62,7 @@ pub enum Error {
     /// An attack, a baseline or a judgement that could not be made.
     #[cfg(feature = "audit")]
     #[error("{0}")]
-    Audit(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Audit(String),
 }
 
 impl Error {
@@ -70,10 +70,10 @@ impl Error {
         move |source| Self::Write { path: path.to_owned(), source }
     }
 
-    /// The audit's errors are prose; nobody tells them apart.
+    /// Errors of the audit carry only a message: the whole of it, causes included.
     #[cfg(feature = "audit")]
-    pub(crate) fn audit(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::Audit(error.into())
+    pub(crate) fn audit(error: impl std::fmt::Display) -> Self {
+        Self::Audit(format!("{error:#}"))
     }
 }
 

@@ -2,14 +2,15 @@
 //! and the baselines that were asked for, all over the documents of one vault.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use serde::{Serialize, Serializer};
 use shard_audit::baselines::{Baseline, CANDIDATES, Run, evaluate_baseline};
 use shard_audit::quality::{Bootstrap, evaluate};
 pub use shard_audit::quality::{
-    Delta, EvaluateError, Evaluation as Judged, Measures, Qrels, SystemQuality, evaluate as judge,
+    Delta, EvaluateError, Evaluation as Judged, Measures, Qrels, QrelsError, SystemQuality,
+    evaluate as judge,
 };
 use shard_client::{Answer, ClientError, Progress, SearchOptions, UNWATCHED, Watch};
 use shard_geometry::{VectorSet, dot_f64, exact_top_k, exact_top_k_f64};
@@ -264,17 +265,24 @@ impl Comparison<'_> {
     }
 
     fn baseline_run(&self, baseline: Baseline) -> Result<Run, Error> {
-        evaluate_baseline(
+        // A baseline goes through all of its queries; a break ends the evaluation after it.
+        let stopped = AtomicBool::new(false);
+        let count = || {
+            if self.count_one().is_err() {
+                stopped.store(true, Ordering::Relaxed);
+            }
+        };
+        let run = evaluate_baseline(
             &protect(baseline, self.vectors)?,
             self.queries,
             self.query_ids,
             &|row| self.ids[row as usize].clone(),
             DEPTH,
             self.options.search.candidates.unwrap_or(CANDIDATES),
-            // A baseline goes on to the end of its queries; the one after it is not begun.
-            &|| drop(self.count_one()),
+            &count,
         )
-        .map_err(Error::audit)
+        .map_err(Error::audit)?;
+        if stopped.into_inner() { Err(ClientError::Cancelled.into()) } else { Ok(run) }
     }
 
     /// Rankings by id, cut to the depth that is measured.

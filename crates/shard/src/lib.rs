@@ -9,14 +9,14 @@
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let directory = folder.path().join("vault");
-//! let embedded = |at: f32| (0..32).map(|i| (at * i as f32).sin()).collect::<Vec<f32>>();
-//! let documents = Documents::new((0..500).map(|at| (format!("text {at}"), embedded(at as f32))))?;
+//! let embed = |at: f32| (0..32).map(|i| (at * i as f32).sin()).collect::<Vec<f32>>();
+//! let documents = Documents::new((0..500).map(|at| (format!("text {at}"), embed(at as f32))))?;
 //!
 //! let settings = Settings::new(CellCount::Cells(16));
 //! let mut vault = Vault::create(&directory, &Unlock::passphrase("correct horse"), &settings)?;
 //! vault.ingest(&documents, FitOptions::default())?;
 //!
-//! let answer = vault.embedded()?.search(&embedded(7.0), &SearchOptions::default())?;
+//! let answer = vault.embedded()?.search(&embed(7.0), &SearchOptions::default())?;
 //! assert_eq!(answer.hits[0].id, "text 7");
 //! # Ok::<(), shard::Error>(())
 //! ```
@@ -71,16 +71,18 @@ pub use shard_client::vault::{
 };
 pub use shard_client::{
     Answer, Balance, CellCount, Choice, ClientError, Collection, Cost, Deleted, Figures, Hit,
-    Index, Ingested, LayoutChoice, MissingIds, Model, ModelDrift, NewEpoch, Progress, RefitReason,
-    SearchOptions, Settings, Timings, TransformKind, TuningRecord, UNWATCHED, Watch,
+    Index, Ingested, KeyOwner, KeySchedule, LayoutChoice, MissingIds, Model, ModelDrift, NewEpoch,
+    Progress, RefitReason, SaltedEpoch, SearchOptions, Settings, Timings, TransformKind,
+    TuningRecord, UNWATCHED, Watch, WidthTried,
 };
-pub use shard_geometry::{Ranked, Split, VectorError, VectorSet};
+pub use shard_geometry::{Cells, Pca, Ranked, Split, Transform, VectorError, VectorSet};
 pub use shard_protocol::{
-    CollectionName, Epoch, Leak, Refusal, RefusalCode, Revision, RowBatch, Transport,
+    CellHandle, CollectionName, Disclosed, Epoch, Leak, Refusal, RefusalCode, Revision, Row,
+    RowBatch, RowHandle, Transport,
 };
 #[cfg(feature = "slots")]
 pub use shard_rlwe::slots::SlotsParameters;
-pub use shard_rlwe::{Backend, Objective, Plan};
+pub use shard_rlwe::{Backend, Objective, OperandScale, Plan, UnknownBackend};
 pub use shard_server::Embedded;
 pub use shard_store::EpochStatistics;
 

@@ -54,7 +54,7 @@ impl Scene {
             ));
         }
         if subject.prefix_width >= width {
-            return Err("Not measured: no coordinate is private, the prefix is all.".into());
+            return Err("Not measured: there is no residual, the prefix is all.".into());
         }
         let mut rng = generator(subject.seed, TEXT);
         let mut corpus = sample(documents, documents / 2, &mut rng);

@@ -278,11 +278,11 @@ fn a_basis_of_the_wrong_directions_is_refused() {
     let longer =
         |basis: &mut [f64]| basis[..width].iter_mut().for_each(|entry| *entry *= 1.0 + 1e-7);
     assert!(changed(&longer), "a direction of another length");
-    let turned = |basis: &mut [f64]| {
+    let rotated = |basis: &mut [f64]| {
         let (first, second) = basis[..2 * width].split_at_mut(width);
         first.iter_mut().zip(second).for_each(|(first, second)| *first += 1e-7 * *second);
     };
-    assert!(changed(&turned), "two directions not at right angles");
+    assert!(changed(&rotated), "two directions not at right angles");
     // Still orthonormal, so this check does not find it.
     assert!(!changed(&|basis| basis[..width].iter_mut().for_each(|entry| *entry = -*entry)));
 }
@@ -295,8 +295,8 @@ fn damage_that_suits_one_probe_is_seen_by_another() {
         let sign = |row: usize| if scramble(row as u64) >> probe & 1 == 0 { 1.0 } else { -1.0 };
         let mut basis = identity(width);
         for (at, (row, column)) in [(0, 1), (1, 2), (2, 3), (3, 0)].into_iter().enumerate() {
-            let turn = if at.is_multiple_of(2) { 1.0 } else { -1.0 };
-            let entry = turn * size * sign(row) * sign(column) / 2.0;
+            let sign_of_row = if at.is_multiple_of(2) { 1.0 } else { -1.0 };
+            let entry = sign_of_row * size * sign(row) * sign(column) / 2.0;
             basis[row * width + column] = entry;
             basis[column * width + row] = entry;
         }

@@ -208,9 +208,9 @@ impl Maker {
         }
         cells.retain(|rows| !rows.is_empty());
         let groups = cells.iter().map(Vec::len).collect();
-        let tags = (0..cells.len() as u64).map(CellHandle).collect();
+        let named = (0..cells.len() as u64).map(CellHandle).collect();
         let cells = declassify(cells, Leak::CandidateHandles);
-        Ok((Candidates::new(declassify(tags, Leak::ActiveCells), cells)?, groups))
+        Ok((Candidates::new(declassify(named, Leak::ActiveCells), cells)?, groups))
     }
 
     fn rerank(&self, layout: Layout, count: usize, merged: bool) -> Result<Vec<u8>> {

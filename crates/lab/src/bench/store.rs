@@ -107,7 +107,7 @@ pub fn run(arguments: &Store, output: &Output<'_>) -> Result<()> {
 /// Rows by pseudorandom handles, in cells in turn.
 struct Corpus {
     handles: Vec<RowHandle>,
-    tags: Vec<CellHandle>,
+    cells: Vec<CellHandle>,
 }
 
 impl Corpus {
@@ -117,10 +117,10 @@ impl Corpus {
         let mut handles: Vec<RowHandle> =
             words(arguments.rows).into_iter().map(RowHandle).collect();
         handles.sort_unstable(); // the order in which they are published
-        let mut tags: Vec<CellHandle> =
+        let mut cells: Vec<CellHandle> =
             words(arguments.cells).into_iter().map(CellHandle).collect();
-        tags.sort_unstable();
-        Self { handles, tags }
+        cells.sort_unstable();
+        Self { handles, cells }
     }
 
     /// Writes all rows batch by batch; returns the time that the engine took.
@@ -132,7 +132,7 @@ impl Corpus {
             let row = |(index, &handle): (usize, &RowHandle)| Row {
                 handle,
                 cell: declassify(
-                    self.tags[(at * arguments.batch + index) % self.tags.len()],
+                    self.cells[(at * arguments.batch + index) % self.cells.len()],
                     Leak::CellMembership,
                 ),
                 coordinates: (0..arguments.width).map(|_| random.random()).collect(),
@@ -142,9 +142,9 @@ impl Corpus {
                 declassify(arguments.width, Leak::CollectionShape),
                 declassify(handles.iter().enumerate().map(row).collect(), Leak::StoredRows),
             );
-            let tags = vec![RowMac([0; 16]); handles.len()];
+            let macs = vec![RowMac([0; 16]); handles.len()];
             let (stored, took) =
-                timed(|| rows.upsert(&CollectionName::default(), REVISION, batch, &tags));
+                timed(|| rows.upsert(&CollectionName::default(), REVISION, batch, &macs));
             stored?;
             spent += took.wall;
             bar.inc(handles.len() as u64);
@@ -155,7 +155,7 @@ impl Corpus {
 
     /// Candidates in some cells, spread over them.
     fn request(&self, arguments: &Store, random: &mut StdRng) -> Candidates {
-        let (cells, active) = (self.tags.len(), arguments.active);
+        let (cells, active) = (self.cells.len(), arguments.active);
         let first = random.random_range(0..cells);
         let mut asked = vec![Vec::new(); active];
         for candidate in 0..arguments.candidates {
@@ -167,9 +167,9 @@ impl Corpus {
             rows.sort_unstable();
             rows.dedup();
         });
-        let tags = (0..active).map(|cell| self.tags[(first + cell) % cells]).collect();
+        let named = (0..active).map(|cell| self.cells[(first + cell) % cells]).collect();
         Candidates::new(
-            declassify(tags, Leak::ActiveCells),
+            declassify(named, Leak::ActiveCells),
             declassify(asked, Leak::CandidateHandles),
         )
         .expect("cells and rows named once")

@@ -116,7 +116,7 @@ impl SlotsParameters {
     }
 
     /// An insecure set for tests that need a small ring.
-    #[cfg(any(test, feature = "deterministic"))]
+    #[cfg(test)]
     pub fn toy(degree: usize, chain: &[u32], scale_bits: u32) -> Self {
         let degree = RingDegree::new(degree).expect("toy degree is a supported power of two");
         Self::unchecked_security(degree, chain, scale_bits).expect("toy chain is well formed")

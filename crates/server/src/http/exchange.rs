@@ -130,7 +130,7 @@ async fn serve(
     let start = Instant::now();
     let received = &mut seen.measured.bytes_in;
     let held = body::read(headers, body, &shared.budget, &shared.options, received).await;
-    // Whoever breaks off pays for what was sent.
+    // Charge the received bytes also when the body ended early.
     grant.charge(seen.measured.bytes_in);
     seen.measured.read = start.elapsed();
     let held = held?;

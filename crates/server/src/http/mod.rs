@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! connection ─► Doorkeeper (places, idle time) ─► TLS ─► hyper (headers) ─► exchange:
-//!     token ─► body under a budget ─► kind ─► queue ─► worker: Server::answer ─► answer
+//!     token ─► body under a budget ─► kind ─► queue ─► worker: Server::answer_in_stages ─► answer
 //! ```
 //!
 //! [`start`] takes a bound listener and a [`Service`] and returns a [`Running`] server; nothing

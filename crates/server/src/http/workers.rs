@@ -2,7 +2,7 @@
 //!
 //! A fixed number of workers, each a rayon pool of its own, so that requests under load share the
 //! cores by request and not by piece of work; a bounded queue before them, first come first
-//! served; beyond that, requests are turned away at once rather than late.
+//! served; when the queue is full, requests are refused at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};

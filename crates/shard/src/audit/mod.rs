@@ -15,8 +15,7 @@ mod sample;
 mod server_side;
 mod vault;
 
-use shard_audit::finding::Finding;
-pub use shard_audit::finding::{Section, Verdict};
+pub use shard_audit::finding::{Finding, Section, Verdict};
 pub use shard_audit::report::channels::{CHANNELS, Channel, Scope, measuring, scope};
 pub use shard_audit::report::gate::{Check, GateError, Outcome, Policy};
 pub use shard_audit::report::{Counts, Metadata, Report, figure, json, page, plot};

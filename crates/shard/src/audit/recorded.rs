@@ -30,14 +30,14 @@ impl Transport for Recording {
 }
 
 /// Searches for every query and returns what the server could read of each request, rows by
-/// their place in the release.
+/// their place among the published rows.
 pub(super) fn requests(
     collection: &Collection,
-    release: &RowBatch,
+    published: &RowBatch,
     queries: &VectorSet,
     watch: &Watch<'_>,
 ) -> Result<Vec<SeenRequest>, Error> {
-    let server = Embedded::serving(release.clone());
+    let server = Embedded::serving(published.clone());
     let searcher = Searcher::new(Recording { server, requests: Mutex::default() });
     for row in 0..queries.rows() {
         searcher.search(collection, queries.row(row), &SearchOptions::default())?;
@@ -48,7 +48,7 @@ pub(super) fn requests(
     }
     let sent = searcher.transport().requests.lock().unwrap_or_else(PoisonError::into_inner);
     let place = |handle| {
-        let found = release.rows().binary_search_by_key(&handle, |row| row.handle);
+        let found = published.rows().binary_search_by_key(&handle, |row| row.handle);
         found.expect("the server answered, so it has every row that was asked for")
     };
     let seen = |message: &Vec<u8>| -> Result<SeenRequest, Error> {

@@ -3,7 +3,7 @@
 //! Every row in the cache is as the newest view of the file has it: whoever publishes a view
 //! takes the rows that it changes out in the same step, under the same lock. The cells that were
 //! asked for least recently give way first; a cell that is larger than what must go loses only
-//! some of its rows.
+//! some of its rows, which is why this is no cache of whole entries from a library.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

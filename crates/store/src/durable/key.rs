@@ -21,7 +21,7 @@ pub(super) enum Table {
     Epochs,
     /// Rows by collection, epoch, cell and handle.
     Rows,
-    /// Cell and tag by collection, epoch and handle.
+    /// Cell and MAC by collection, epoch and handle.
     Names,
     /// Deleted rows by collection, epoch and handle.
     Tombstones,

@@ -97,11 +97,11 @@ impl StoreOptions {
 pub struct RedbRows {
     options: StoreOptions,
     counters: Counters,
-    /// CatalogueEntry by whoever changes something, from before its transaction to after its publication.
+    /// Held by whoever changes something, from before its transaction to after its publication.
     writer: Mutex<Writer>,
-    /// CatalogueEntry by a compaction from its beginning to its end.
+    /// Held by a compaction from its beginning to its end.
     compacting: Mutex<()>,
-    /// CatalogueEntry for moments: to take the newest view with rows of the cache, and to publish.
+    /// Held for moments: to take the newest view with rows of the cache, and to publish.
     live: Mutex<Live>,
     /// Unlocked last.
     directory: Directory,

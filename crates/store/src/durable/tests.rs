@@ -42,8 +42,8 @@ fn upsert(
         declassify(WIDTH, Leak::CollectionShape),
         declassify(handles.map(row).collect(), Leak::StoredRows),
     );
-    let tags = vec![RowMac([0; 16]); batch.rows().len()];
-    rows.upsert(&main_collection(), Revision(revision), batch, &tags)
+    let macs = vec![RowMac([0; 16]); batch.rows().len()];
+    rows.upsert(&main_collection(), Revision(revision), batch, &macs)
 }
 
 /// An engine with rows 0 to 80, all of value 1, in epoch 1.
@@ -55,9 +55,9 @@ fn filled(directory: &Path, faults: &Faults) -> RedbRows {
 }
 
 fn value(rows: &RedbRows, epoch: u64, handle: u64) -> Result<i32, StoreError> {
-    let tags = declassify(vec![CellHandle(handle % 5)], Leak::ActiveCells);
+    let cells = declassify(vec![CellHandle(handle % 5)], Leak::ActiveCells);
     let asked = declassify(vec![vec![RowHandle(handle)]], Leak::CandidateHandles);
-    let asked = Candidates::new(tags, asked).unwrap();
+    let asked = Candidates::new(cells, asked).unwrap();
     Ok(rows.fetch(&main_collection(), Epoch(epoch), &asked)?[0][0][0])
 }
 

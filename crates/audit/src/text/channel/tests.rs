@@ -116,7 +116,7 @@ fn exported_views_are_vectors_of_the_documents_named() {
     let documents: Vec<usize> = matrices[0].values().iter().map(|&at| at as usize).collect();
     assert_eq!(matrices[1], subject.vectors.select(&documents));
     assert!(matrices[1..].iter().all(|m| (m.rows(), m.width()) == (documents.len(), WIDTH)));
-    // 36 private coordinates, 64 pairs: the residual is undone, and only the prefix is missing.
+    // 36 residual coordinates, 64 pairs: the residual is undone, and only the prefix is missing.
     let at = names.iter().position(|name| name == "ols-64").expect("a view");
     let off = matrices[at].values().iter().zip(matrices[1].values()).map(|(a, b)| (a - b).powi(2));
     let truth = subject.coordinates.select(&documents);

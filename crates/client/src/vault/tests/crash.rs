@@ -30,7 +30,7 @@ fn old_vault() -> (TempDir, Vault) {
         &[
             (FileKind::Model, b"old model"),
             (FileKind::Index, b"index"),
-            (FileKind::PublishedRows, b"release"),
+            (FileKind::PublishedRows, b"rows"),
         ],
     );
     (parent, vault)

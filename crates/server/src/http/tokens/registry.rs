@@ -182,11 +182,11 @@ impl Tokens {
         }
         let (mut buckets, at) = (usage.buckets(), Instant::now());
         if let Some(wait) = buckets.bytes.as_mut().and_then(|bucket| bucket.lacks(0.0, at)) {
-            return Err(Refused::busy("bytes a second with this token", Some(wait)));
+            return Err(Refused::busy("bytes per second with this token", Some(wait)));
         }
         if let Some(bucket) = &mut buckets.requests {
             if let Some(wait) = bucket.lacks(1.0, at) {
-                return Err(Refused::busy("requests a second with this token", Some(wait)));
+                return Err(Refused::busy("requests per second with this token", Some(wait)));
             }
             bucket.take(1.0);
         }
