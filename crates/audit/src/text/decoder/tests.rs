@@ -92,7 +92,8 @@ fn the_link_is_the_log_odds_of_two_normal_laws() {
     let centre = |kind, i| trust * column_mean(&of(kind), i);
     let mut covariance = x.as_faer().transpose() * x.as_faer();
     (0..8).for_each(|i| covariance[(i, i)] += penalty * mean(&fit.eigenvalues));
-    let inverse = (covariance / 80.0).self_adjoint_eigen(faer::Side::Lower).expect("it is symmetric");
+    let inverse =
+        (covariance / 80.0).self_adjoint_eigen(faer::Side::Lower).expect("it is symmetric");
     let distance = |row: usize, kind| -> f64 {
         let along = |at: usize| -> f64 {
             (0..8).map(|i| (x.row(row)[i] - centre(kind, i)) * inverse.U()[(i, at)]).sum()
