@@ -251,7 +251,7 @@ impl TransformName {
 pub struct Ingest {
     #[command(flatten)]
     pub vault: VaultArguments,
-    /// Vectors: .npy (f16, f32, f64), .jsonl or .jsonl.gz (`id`, `vector`), or .parquet
+    /// Vectors: .npy (f16, f32, f64 in any order), .jsonl or .jsonl.gz (`id`, `vector`), or .parquet
     pub documents: PathBuf,
     /// Ids for a .npy, one per line [default: row numbers]
     #[arg(long, value_name = "FILE")]

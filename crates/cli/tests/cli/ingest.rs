@@ -52,13 +52,12 @@ fn arrays_that_are_no_tables_of_floats_are_refused() {
     let rows = random_rows(5, 12, 2);
     let data = vectors::bytes(&rows, f32::to_le_bytes);
     let good = vectors::singles(&rows);
-    let cases: [(Vec<u8>, &str); 9] = [
+    let cases: [(Vec<u8>, &str); 8] = [
         (npy("<f4", false, &[0, 12], &[]), "there are no vectors"),
         (npy("<f4", false, &[12, 0], &[]), "there are no vectors"),
-        (npy("<f4", true, &[5, 12], &data), "Fortran order"),
         (npy("<f4", false, &[60], &data), "two-dimensional"),
         (npy("<i4", false, &[5, 12], &data), "<i4"),
-        (npy(">f4", false, &[5, 12], &data), ">f4"),
+        (npy(">i4", false, &[5, 12], &data), ">i4"),
         (good[..good.len() - 1].to_vec(), "cut short"),
         (good[..40].to_vec(), "header is cut short"),
         (Vec::new(), "too short"),

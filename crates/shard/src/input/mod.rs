@@ -3,7 +3,7 @@
 //! A file that is wrong becomes one line that says which file, where in it, and what was expected
 //! ([`InputError`]). Nothing unchecked leaves this module: every id is non-empty and unique, every
 //! value finite, every vector as wide as the first, and there is at least one. `read_*` take a
-//! path, `*_from` bytes or a reader.
+//! path, `*_from` bytes or a reader, `*_to` a writer.
 //!
 //! Lines are counted from 1, as editors do; rows and columns of arrays from 0, as NumPy does and as
 //! the ids given to unnamed rows are.
@@ -35,7 +35,7 @@ pub use beir::{Text, read_texts, texts_from};
 #[cfg(feature = "audit")]
 pub use beir::{qrels_from, read_qrels};
 pub use error::{InputError, InputProblem, Place, Record};
-pub use npy::write_npy;
+pub use npy::{FloatBits, npy_to, write_npy};
 
 use collect::Collector;
 use npy::Dimensions;

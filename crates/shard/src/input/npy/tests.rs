@@ -2,6 +2,7 @@ use std::io::Cursor;
 
 use half::f16;
 
+use super::halves::exact_half;
 use super::*;
 
 /// A version 1 array file with the given header fields and data.
@@ -26,18 +27,68 @@ fn problem(bytes: Vec<u8>) -> String {
     table(bytes).expect_err("the file is wrong on purpose").to_string()
 }
 
+/// The name of a type, and a value's bytes in it.
+type Form = (&'static str, fn(f64) -> Vec<u8>);
+
+/// Three widths, each in both byte orders.
+const FORMS: [Form; 6] = [
+    ("'<f2'", |value| f16::from_f64(value).to_le_bytes().into()),
+    ("'<f4'", |value| (value as f32).to_le_bytes().into()),
+    ("'<f8'", |value| value.to_le_bytes().into()),
+    ("'>f2'", |value| f16::from_f64(value).to_be_bytes().into()),
+    ("'>f4'", |value| (value as f32).to_be_bytes().into()),
+    ("'>f8'", |value| value.to_be_bytes().into()),
+];
+
+/// Two rows of three as they follow each other in either order.
+const ORDERS: [(&str, [usize; 6]); 2] =
+    [("False", [0, 1, 2, 3, 4, 5]), ("True", [0, 3, 1, 4, 2, 5])];
+
 #[test]
-fn the_three_float_widths_read_alike() {
+fn all_widths_and_orders_read_alike() {
     let values = [0.5, -1.25, 2.0, 0.0, 7.0, -0.125];
-    let half: Vec<u8> =
-        values.iter().flat_map(|&value| f16::from_f64(value).to_le_bytes()).collect();
-    let single: Vec<u8> = values.iter().flat_map(|&value| (value as f32).to_le_bytes()).collect();
-    let double: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-    for (descr, data) in [("'<f2'", half), ("'<f4'", single), ("'<f8'", double)] {
-        let found = table(file(descr, "False", "(2, 3)", &data)).unwrap();
-        assert_eq!(found.ids, ["0", "1"]);
-        assert_eq!(found.vectors.width(), 3);
-        assert_eq!(found.vectors.values(), values.map(|value| value as f32));
+    for (descr, encode) in FORMS {
+        for (fortran, order) in ORDERS {
+            let data: Vec<u8> = order.iter().flat_map(|&at| encode(values[at])).collect();
+            let found = table(file(descr, fortran, "(2, 3)", &data)).unwrap();
+            assert_eq!(found.ids, ["0", "1"]);
+            assert_eq!(found.vectors.width(), 3);
+            assert_eq!(
+                found.vectors.values(),
+                values.map(|value| value as f32),
+                "{descr} {fortran}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_no_coordinate_or_cut_short_is_refused_in_all_widths_and_orders() {
+    for (descr, encode) in FORMS {
+        for (fortran, order) in ORDERS {
+            // The value is in row 1, column 0, wherever that stands.
+            let with = |value: f64| -> Vec<u8> {
+                order.iter().flat_map(|&at| encode(if at == 3 { value } else { 1.0 })).collect()
+            };
+            let read = |data: &[u8]| problem(file(descr, fortran, "(2, 3)", data));
+            assert_eq!(read(&with(f64::NAN)), "row 1, column 0: NaN is not a coordinate");
+            let endless = read(&with(f64::NEG_INFINITY));
+            assert_eq!(endless, "row 1, column 0: infinity is not a coordinate");
+            let whole = with(1.0);
+            let cut = read(&whole[..whole.len() - 1]);
+            assert!(cut.starts_with("the file is cut short: 2 rows of 3 values"), "{cut}");
+            let more = read(&[&whole[..], &[0]].concat());
+            assert!(more.starts_with("the file has bytes after the data"), "{more}");
+        }
+    }
+}
+
+#[test]
+fn a_single_vector_is_the_same_in_either_order() {
+    for fortran in ["False", "True"] {
+        let bytes = file("'>f4'", fortran, "(2,)", &[0x3f, 0x80, 0, 0, 0x40, 0, 0, 0]);
+        let query = read(Cursor::new(bytes), Dimensions::OneOrTwo).unwrap().with_row_numbers();
+        assert_eq!(query.vectors.values(), [1.0, 2.0]);
     }
 }
 
@@ -46,6 +97,22 @@ fn every_half_has_its_value() {
     for bits in 0..=u16::MAX {
         let (ours, theirs) = (half_precision(bits), f16::from_bits(bits).to_f64());
         assert!(ours == theirs || ours.is_nan() && theirs.is_nan(), "{bits:#06x}");
+        let back = theirs.is_finite().then_some(bits);
+        assert_eq!(exact_half(theirs as f32), back, "{bits:#06x}");
+    }
+}
+
+#[test]
+fn what_is_between_two_halves_or_beyond_them_is_none() {
+    let next_to = [1.0_f32, 0.1, 65504.0, 6e-5, 6e-8, 2_f32.powi(-24)];
+    for value in next_to.map(f16::from_f32).map(f16::to_f32) {
+        assert!(exact_half(value).is_some(), "{value}");
+        for other in [value.next_up(), value.next_down(), -value.next_up()] {
+            assert_eq!(exact_half(other), None, "{other}");
+        }
+    }
+    for value in [65520.0, 1e5, 2_f32.powi(-25), f32::MIN_POSITIVE, f32::from_bits(1)] {
+        assert_eq!(exact_half(value), None, "{value}");
     }
 }
 
@@ -72,23 +139,18 @@ fn one_dimension_is_a_query_and_not_a_table() {
 }
 
 #[test]
-fn fortran_order_is_refused() {
-    assert_eq!(
-        problem(file("'<f4'", "True", "(2, 2)", &[0; 16])),
-        "the array is in Fortran order; save it with numpy.ascontiguousarray"
-    );
-}
-
-#[test]
 fn other_types_are_refused_by_name() {
-    for descr in ["'<i4'", "'>f4'", "'<c8'", "'|O'", "'<f16'"] {
+    for descr in ["'<i4'", "'>i4'", "'<c8'", "'|O'", "'<f16'", "'f4'"] {
         assert_eq!(
             problem(file(descr, "False", "(1, 1)", &[0; 16])),
-            format!("expected little-endian floats ('<f2', '<f4' or '<f8'), found {descr}")
+            format!(
+                "expected floats of 16, 32 or 64 bits ('<f2', '<f4', '<f8', '>f2', '>f4' or \
+                 '>f8'), found {descr}"
+            )
         );
     }
     let record = problem(file("[('x', '<f4'), ('y', '<f4')]", "False", "(1, 1)", &[0; 8]));
-    assert!(record.starts_with("expected little-endian floats"), "{record}");
+    assert!(record.starts_with("expected floats of 16, 32 or 64 bits"), "{record}");
 }
 
 #[test]
@@ -178,4 +240,19 @@ fn what_is_written_is_read_again() {
     assert_eq!(bytes.len(), 128 + 24);
     assert_eq!(bytes[127], b'\n');
     assert_eq!(table(bytes).unwrap().vectors, vectors);
+}
+
+#[test]
+fn sixteen_bits_are_taken_where_they_lose_nothing() {
+    let written = |values: Vec<f32>| {
+        let (mut bytes, vectors) = (Vec::new(), VectorSet::new(2, values).unwrap());
+        let width = npy_to(&mut bytes, &vectors).unwrap();
+        let read = table(bytes.clone()).unwrap().vectors;
+        let same =
+            read.values().iter().zip(vectors.values()).all(|(a, b)| a.to_bits() == b.to_bits());
+        assert!(same, "{read:?} in place of {vectors:?}");
+        (width, bytes.len())
+    };
+    assert_eq!(written(vec![0.5, -0.0, 6e4, 2_f32.powi(-24)]), (FloatBits::Sixteen, 128 + 8));
+    assert_eq!(written(vec![0.5, -0.0, 6e4, 0.1]), (FloatBits::ThirtyTwo, 128 + 16));
 }
