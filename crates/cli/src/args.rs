@@ -307,7 +307,8 @@ pub struct Restore {
 pub struct Search {
     #[command(flatten)]
     pub vault: VaultArguments,
-    /// Query vectors: .npy with one query or one per row, .jsonl or .parquet
+    /// Query vectors: .npy with one query or one per row, .jsonl (`vector`, perhaps `id`) or
+    /// .parquet; with `-` one vector as JSON from standard input, `[0.5, ...]` or `{"vector": [...]}`
     #[arg(long, visible_alias = "queries", value_name = "FILE")]
     pub query: PathBuf,
     /// Server and collection, https://HOST:PORT/NAME [default: a server in this process]

@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::json;
 use shard::baselines::{Baseline, CANDIDATES};
-use shard::input::read_queries;
+use shard::input::{query_from, read_queries};
 use shard::{
     Answer, ClientError, Cost, Documents, Error, Leak, SearchOptions, Searcher, Transport, Vault,
 };
@@ -29,7 +29,11 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
         );
     }
     let output = Output::new(json);
-    let queries = read_queries(&arguments.query, None)?;
+    let queries = if arguments.query == Path::new("-") {
+        query_from(std::io::stdin().lock()).context("standard input")?
+    } else {
+        read_queries(&arguments.query, None)?
+    };
     let vault = unlock::open(&arguments.vault)?;
     if let Some(baseline) = arguments.baseline {
         if arguments.server.is_some() {

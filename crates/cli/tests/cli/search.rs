@@ -236,6 +236,70 @@ fn an_id_cannot_command_the_terminal() {
     assert!(desk.found(&[]).contains(&"\u{1b}[2Jred0\u{7}".to_owned()), "JSON keeps the id");
 }
 
+/// Documents of a small vault as queries, under these ids.
+fn json_lines(queries: &[(&str, usize)]) -> String {
+    let rows = random_rows(40, 12, 1);
+    let line = |&(id, row): &(&str, usize)| {
+        let id = if id.is_empty() { String::new() } else { format!("\"id\": \"{id}\", ") };
+        format!("{{{id}\"vector\": {:?}}}\n", rows[row])
+    };
+    queries.iter().map(line).collect()
+}
+
+#[test]
+fn json_lines_without_ids_are_called_by_their_row() {
+    let desk = Desk::with_small_vault();
+    desk.write("queries.jsonl", json_lines(&[("", 4), ("named", 5), ("", 6)]));
+    let reports = desk.search(&["--query", "queries.jsonl"]);
+    let names: Vec<&str> = reports.iter().map(|report| report["query"].as_str().unwrap()).collect();
+    assert_eq!(names, ["0", "named", "2"]);
+    for (at, report) in reports.iter().enumerate() {
+        assert!(hits(report).iter().any(|(id, _)| *id == (4 + at).to_string()), "{report}");
+    }
+    // Documents need theirs.
+    desk.ingest_refused(&["queries.jsonl"], &["queries.jsonl", "line 1", "missing field `id`"]);
+}
+
+#[test]
+fn a_query_comes_from_standard_input() {
+    let desk = Desk::with_small_vault();
+    let search = |text: &str| {
+        let arguments = ["search", VAULT, "--query", "-", "--key-file", KEY, "--json", "-"];
+        desk.shard(&arguments).write_stdin(text).output().unwrap()
+    };
+    let vector = format!("{:?}", random_rows(40, 12, 1)[0]);
+    let found = desk.found(&[]);
+    for (text, name) in [
+        (vector.clone(), "0"),
+        (format!("{{\"vector\": {vector}}}\n"), "0"),
+        (format!("{{\"id\": \"mine\",\n\"vector\": {vector}}}"), "mine"),
+    ] {
+        let reports = parsed(&crate::support::succeeded(&search(&text)));
+        assert_eq!(reports.as_array().map(Vec::len), Some(1));
+        assert_eq!(reports[0]["query"], name);
+        let ids: Vec<String> = hits(&reports[0]).into_iter().map(|(id, _)| id).collect();
+        assert_eq!(ids, found);
+    }
+    for (text, reasons) in [
+        ("", &["standard input: there is no query", "an array of numbers"][..]),
+        ("\n", &["standard input: there is no query"]),
+        ("[0.5, 1]", &["width 2", "expected 12"]),
+        ("[0.5, NaN]", &["standard input: line 1, column 7", "NaN is not a coordinate"]),
+        ("[1e39]", &["standard input: row 0, column 0", "32-bit"]),
+        ("[0.5]\n[0.5]", &["standard input: line 2, column 1", "the end after one query"]),
+        ("[0.5] and so on", &["standard input: line 1", "the end after one query"]),
+        ("[]", &["standard input: row 0", "no coordinates"]),
+        ("{\"values\": [0.5]}", &["standard input: line 1", "missing field `vector`"]),
+    ] {
+        let output = search(text);
+        assert_eq!(output.status.code(), Some(1), "{text:?}");
+        let line = String::from_utf8(output.stderr).unwrap();
+        for reason in reasons {
+            assert!(line.contains(reason), "expected {reason:?} in {line:?}");
+        }
+    }
+}
+
 #[test]
 fn status_says_what_the_vault_holds() {
     let desk = Desk::with_small_vault();

@@ -85,6 +85,11 @@ impl Collector {
         Ok(())
     }
 
+    /// Records taken so far.
+    pub(super) fn rows(&self) -> usize {
+        self.ids.len()
+    }
+
     /// Everything taken, provided there is something and no id came twice.
     pub(super) fn finish(self) -> Result<Documents, InputError> {
         if self.ids.is_empty() {

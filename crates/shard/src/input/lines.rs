@@ -5,6 +5,9 @@ use std::str;
 
 use super::error::{InputError, InputProblem, Record};
 
+/// What some editors put before the first line of a file.
+pub(super) const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Reads a text line by line into one buffer, so that a file of any size takes the memory of its longest line.
 pub(super) struct Lines<R> {
     reader: R,
@@ -35,7 +38,8 @@ impl<R: BufRead> Lines<R> {
         })?;
         let line = line.strip_suffix('\n').unwrap_or(line);
         let line = line.strip_suffix('\r').unwrap_or(line);
-        let line = if number == 1 { line.strip_prefix('\u{feff}').unwrap_or(line) } else { line };
+        let line =
+            if number == 1 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line };
         Ok(Some((number, line)))
     }
 }

@@ -8,9 +8,10 @@
 //! Lines are counted from 1, as editors do; rows and columns of arrays from 0, as NumPy does and as
 //! the ids given to unnamed rows are.
 //!
-//! Modules: `npy`, `jsonl`, `parquet` read vectors, one format each; `ids` reads the ids that go
-//! with `.npy`; `collect` gathers and checks records for all of them; `lines` reads text; `beir`
-//! reads corpora, queries and judgements.
+//! Modules: `npy`, `jsonl`, `parquet` read vectors, one format each, and `query` a single one as
+//! JSON; `ids` reads the ids that go with `.npy`; `npy` writes as well; `collect` gathers
+//! and checks records for all of them; `lines` reads text; `beir` reads corpora, queries and
+//! judgements.
 //!
 //! Non-goals: no encoding of text into vectors, no guessing of a format from its content.
 
@@ -22,6 +23,7 @@ mod jsonl;
 mod lines;
 mod npy;
 mod parquet;
+mod query;
 
 #[cfg(feature = "parquet")]
 use std::fmt::Display;
@@ -36,8 +38,10 @@ pub use beir::{Text, read_texts, texts_from};
 pub use beir::{qrels_from, read_qrels};
 pub use error::{InputError, InputProblem, Place, Record};
 pub use npy::{FloatBits, npy_to, write_npy};
+pub use query::query_from;
 
 use collect::Collector;
+use jsonl::Names;
 use npy::Dimensions;
 
 /// Column of a parquet file that holds the ids, unless told otherwise.
@@ -115,7 +119,8 @@ pub fn read_vectors(path: &Path, ids: Option<&Path>) -> Result<Documents, InputE
     read(path, ids, Dimensions::Two)
 }
 
-/// Reads queries: as [`read_vectors`], but a one-dimensional `.npy` is welcome and is a single query.
+/// Reads queries: as [`read_vectors`], but a one-dimensional `.npy` is welcome and is a single query, and JSON lines
+/// need no ids: a line without one is called by its row, as those of a `.npy` are.
 pub fn read_queries(path: &Path, ids: Option<&Path>) -> Result<Documents, InputError> {
     read(path, ids, Dimensions::OneOrTwo)
 }
@@ -142,7 +147,7 @@ pub fn npy_from(array: impl BufRead + Seek, names: impl BufRead) -> Result<Docum
 
 /// Reads JSON lines, `{"id": "a", "vector": [0.5, ...]}`.
 pub fn jsonl_from(lines: impl BufRead) -> Result<Documents, InputError> {
-    jsonl::read(lines)
+    jsonl::read(lines, Names::Required)
 }
 
 fn read(path: &Path, ids: Option<&Path>, dimensions: Dimensions) -> Result<Documents, InputError> {
@@ -160,7 +165,13 @@ fn read(path: &Path, ids: Option<&Path>, dimensions: Dimensions) -> Result<Docum
                 let named = array.with_ids(read_ids(ids)?, Some(path));
                 named.map_err(|error| error.in_file(ids))
             }
-            Format::Jsonl => jsonl::read(open_text(path)?),
+            Format::Jsonl => {
+                let names = match dimensions {
+                    Dimensions::Two => Names::Required,
+                    Dimensions::OneOrTwo => Names::Optional,
+                };
+                jsonl::read(open_text(path)?, names)
+            }
             Format::Parquet => parquet::read(open(path)?, ID_COLUMN, VECTOR_COLUMN),
         }
     };

@@ -1,13 +1,13 @@
 use super::*;
 
 fn problem(text: &[u8]) -> String {
-    read(text).expect_err("the text is wrong on purpose").to_string()
+    read(text, Names::Required).expect_err("the text is wrong on purpose").to_string()
 }
 
 #[test]
 fn records_are_read_in_order() {
     let text = "\u{feff}{\"id\": \"a\", \"vector\": [1, -2.5]}\r\n\r\n{\"vector\": [1e-3, 0], \"id\": 7, \"title\": \"x\"}\n{\"id\": -7, \"vector\": [0, 1]}";
-    let found = read(text.as_bytes()).unwrap();
+    let found = read(text.as_bytes(), Names::Required).unwrap();
     assert_eq!(found.ids, ["a", "7", "-7"]);
     assert_eq!(found.vectors.width(), 2);
     assert_eq!(found.vectors.values(), [1.0, -2.5, 0.001, 0.0, 0.0, 1.0]);
@@ -19,7 +19,16 @@ fn bad_json_names_line_and_column() {
         problem(b"\n{\"id\": \"a\", \"vector\": [1,]}"),
         "line 2, column 26: trailing comma"
     );
-    assert_eq!(problem(b"{\"id\": \"a\", \"vector\": [NaN]}"), "line 1, column 24: expected value");
+    for (word, words) in [
+        ("NaN", "NaN is not a coordinate"),
+        ("-NaN", "NaN is not a coordinate"),
+        ("Infinity", "infinity is not a coordinate"),
+        ("-Infinity", "infinity is not a coordinate"),
+        ("nan", "expected ident"),
+    ] {
+        let found = problem(format!("{{\"id\": \"a\", \"vector\": [0, {word}]}}").as_bytes());
+        assert!(found.starts_with("line 1, column 2") && found.ends_with(words), "{found}");
+    }
     assert_eq!(
         problem(b"{\"id\": \"a\", \"vector\": [1e999]}"),
         "line 1, column 28: number out of range"
@@ -86,4 +95,15 @@ fn a_duplicate_id_names_both_lines() {
 #[test]
 fn an_empty_file_has_no_vectors() {
     assert_eq!(problem(b"\n\n"), "there are no vectors");
+}
+
+#[test]
+fn queries_without_ids_are_called_by_their_row() {
+    let text = b"{\"vector\": [1]}\n\n{\"id\": \"b\", \"vector\": [2]}\n{\"vector\": [3]}";
+    let found = read(&text[..], Names::Optional).unwrap();
+    assert_eq!(found.ids, ["0", "b", "2"]);
+    assert_eq!(problem(text), "line 1, column 15: missing field `id`");
+    let twice = b"{\"id\": 1, \"vector\": [1]}\n{\"vector\": [2]}";
+    let error = read(&twice[..], Names::Optional).unwrap_err().to_string();
+    assert_eq!(error, "line 2: duplicate id \"1\", first on line 1");
 }
