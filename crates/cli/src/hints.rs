@@ -48,6 +48,7 @@ fn of_remote(error: &RemoteError) -> Option<&'static str> {
         RemoteError::Unauthorised { given: false, .. } => {
             "put one into a file and give --token-file, or set SHARD_TOKEN"
         }
+        RemoteError::Timeout { .. } => "--deadline gives it more time",
         _ => return None,
     })
 }

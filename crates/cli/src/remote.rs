@@ -2,13 +2,14 @@
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 use shard::remote::{
     EpochState, Fingerprint, ProxyAddress, Remote, RemoteError, RemoteOptions, SecretToken,
-    ServerAddress, backup_head, describe,
+    ServerAddress, Timeouts, backup_head, describe,
 };
 use shard::{ClientError, Collection, VaultAccess};
 use zeroize::Zeroizing;
@@ -32,6 +33,11 @@ pub struct ConnectionArguments {
     /// Proxy, http:// or socks5:// [default: what the environment names]
     #[arg(long, value_name = "URL")]
     pub proxy: Option<String>,
+    /// Longest time for a request, everything that is repeated included, in seconds; one above
+    /// 1 MiB is given a second more for every further 32 KiB [default: 120; 600 for what an
+    /// operator asks of a running server]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub deadline: Option<u64>,
 }
 
 /// The server and how to reach it, where there must be one.
@@ -59,6 +65,9 @@ pub fn connect(address: &ServerAddress, arguments: &ConnectionArguments) -> Resu
         pin: arguments.pin,
         ca_file: arguments.ca.clone(),
         proxy,
+        timeouts: arguments.deadline.map_or_else(Timeouts::default, |seconds| {
+            Timeouts::within(Duration::from_secs(seconds))
+        }),
         ..RemoteOptions::new(address.clone())
     };
     Ok(Remote::connect(options)?)

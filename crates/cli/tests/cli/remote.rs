@@ -202,6 +202,26 @@ fn what_is_wrong_with_a_connection_is_said_in_words() {
 }
 
 #[test]
+fn a_frozen_server_is_given_up_at_the_deadline() {
+    let desk = Desk::with_small_vault();
+    // Connections are taken by the system and nobody ever reads from them.
+    let frozen = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/main", frozen.local_addr().unwrap());
+    let flags = ["--server", &url, "--deadline", "1"].map(str::to_owned);
+    for (name, more) in
+        [("search", &["--query", "query.npy"][..]), ("publish", &[]), ("backup", &[])]
+    {
+        let start = Instant::now();
+        let command = [&command(name, VAULT, &flags)[..], more].concat();
+        desk.refused(&command, &["no answer from", "within 1 s"]);
+        // Most of it is the start of a program in a debug build, on a machine that is busy.
+        assert!(start.elapsed() < Duration::from_secs(20), "{name}: {:?}", start.elapsed());
+    }
+    let help = desk.succeeds(&["search", "--help"]);
+    assert!(help.contains("--deadline <SECONDS>") && help.contains("[default: 120;"), "{help}");
+}
+
+#[test]
 #[cfg(unix)]
 fn ctrl_c_prints_what_is_done_and_exits_130() {
     let (desk, listening, flags) = world();

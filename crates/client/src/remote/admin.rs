@@ -11,9 +11,6 @@ use super::{Link, Remote, answer};
 /// Exchanges that the round trip is the shortest of.
 const PINGS: usize = 3;
 
-/// Compacting and copying take as long as the rows are many.
-const PATIENCE: Duration = Duration::from_secs(600);
-
 /// Longest answer to an operator.
 const ANSWER_BYTES: usize = 1 << 20;
 
@@ -21,19 +18,20 @@ impl Remote {
     /// Has the server rewrite its rows, so that nothing deleted is left on its disk. Needs a
     /// token of scope admin.
     pub fn compact(&self) -> Result<(), RemoteError> {
-        self.ask(Method::POST, http::COMPACT, Some("{}".into()), PATIENCE).map(drop)
+        self.ask(Method::POST, http::COMPACT, Some("{}".into()), self.link.timeouts.operator)
+            .map(drop)
     }
 
     /// Has the server copy its rows to a snapshot of this name, under its own directory. Needs a
     /// token of scope admin.
     pub fn snapshot(&self, name: &str) -> Result<(), RemoteError> {
         let body = serde_json::json!({ "name": name }).to_string();
-        self.ask(Method::POST, http::SNAPSHOT, Some(body), PATIENCE).map(drop)
+        self.ask(Method::POST, http::SNAPSHOT, Some(body), self.link.timeouts.operator).map(drop)
     }
 
     /// The server's metrics, as text for Prometheus.
     pub fn metrics(&self) -> Result<String, RemoteError> {
-        let answer = self.ask(Method::GET, http::METRICS, None, PATIENCE)?;
+        let answer = self.ask(Method::GET, http::METRICS, None, self.link.timeouts.operator)?;
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 

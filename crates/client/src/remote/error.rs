@@ -1,6 +1,7 @@
 //! Why a server could not be talked to, in words that say what to do.
 
 use std::error::Error;
+use std::time::Duration;
 
 use super::tls::{Fingerprint, PinMismatch};
 
@@ -58,12 +59,12 @@ pub enum RemoteError {
         reason: String,
     },
     /// No answer in time.
-    #[error("no answer from {server} within {seconds} s")]
+    #[error("no answer from {server} within {} s", seconds(.waited))]
     Timeout {
         /// The server.
         server: String,
-        /// How long it was waited for.
-        seconds: u64,
+        /// How long it was waited for, everything that was repeated included.
+        waited: Duration,
     },
     /// The connection broke before the answer was whole.
     #[error("the connection to {server} broke: {reason}")]
@@ -139,6 +140,16 @@ pub enum RemoteError {
     NotForServers,
 }
 
+/// Whole seconds, or tenths of what is short.
+fn seconds(waited: &Duration) -> String {
+    let seconds = waited.as_secs_f64();
+    if seconds < 10.0 {
+        format!("{:.1}", seconds).replace(".0", "")
+    } else {
+        format!("{seconds:.0}")
+    }
+}
+
 /// The last cause of an error, which is the one that says something.
 pub(super) fn innermost(error: &(dyn Error + 'static)) -> String {
     causes(error).last().map(ToString::to_string).unwrap_or_default()
@@ -176,8 +187,8 @@ pub(super) fn of_request(
     }
     let reason = innermost(error);
     match (error.is_timeout(), error.is_connect()) {
-        (true, true) => RemoteError::Timeout { server, seconds: timeouts.connect.as_secs() },
-        (true, false) => RemoteError::Timeout { server, seconds: timeouts.request.as_secs() },
+        (true, true) => RemoteError::Timeout { server, waited: timeouts.connect },
+        (true, false) => RemoteError::Timeout { server, waited: timeouts.request },
         (false, true) => RemoteError::Connect { server, reason },
         (false, false) => RemoteError::Broken { server, reason },
     }

@@ -65,8 +65,13 @@ impl RemoteOptions {
 /// The slowest link that large requests are given time for, in bytes per second.
 const SLOWEST_LINK: u64 = 32 << 10;
 
-/// How long to wait. The last two grow by the time that the request's bytes take at 32 KiB per
-/// second.
+/// Bytes of a request that the times below are for; only what is beyond is given more.
+const USUAL_BYTES: usize = 1 << 20;
+
+/// How long to wait. A server that is silent costs no more than `total`, however often it is
+/// asked; once per connection, `connect` may come before, when the round trip is measured. For a
+/// request above 1 MiB, `request` and `total` grow by the time that the bytes beyond take at
+/// 32 KiB per second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timeouts {
     /// For a connection, TLS included.
@@ -75,12 +80,26 @@ pub struct Timeouts {
     pub request: Duration,
     /// For an exchange with everything that is repeated, and the pauses between.
     pub total: Duration,
+    /// For what an operator asks, once: compacting and copying take as long as the rows are many.
+    pub operator: Duration,
 }
 
 impl Timeouts {
+    /// Nothing takes longer than this, but for requests above 1 MiB.
+    pub fn within(deadline: Duration) -> Self {
+        let Self { connect, request, .. } = Self::default();
+        Self {
+            connect: connect.min(deadline),
+            request: request.min(deadline),
+            total: deadline,
+            operator: deadline,
+        }
+    }
+
     /// For a request of this many bytes.
     pub(super) fn for_bytes(self, bytes: usize) -> Self {
-        let carrying = Duration::from_millis(bytes as u64 * 1000 / SLOWEST_LINK);
+        let beyond = bytes.saturating_sub(USUAL_BYTES) as u64;
+        let carrying = Duration::from_millis(beyond * 1000 / SLOWEST_LINK);
         Self { request: self.request + carrying, total: self.total + carrying, ..self }
     }
 }
@@ -91,6 +110,7 @@ impl Default for Timeouts {
             connect: Duration::from_secs(10),
             request: Duration::from_secs(60),
             total: Duration::from_secs(120),
+            operator: Duration::from_secs(600),
         }
     }
 }
@@ -324,10 +344,23 @@ mod tests {
     #[test]
     fn large_requests_are_given_the_time_of_a_slow_link() {
         let timeouts = Timeouts::default();
-        assert_eq!(timeouts.for_bytes(0), timeouts);
-        let grown = timeouts.for_bytes(8 << 20);
+        for usual in [0, 300_000, 1 << 20] {
+            assert_eq!(timeouts.for_bytes(usual), timeouts);
+        }
+        let grown = timeouts.for_bytes(9 << 20);
         assert_eq!((grown.request.as_secs(), grown.total.as_secs()), (60 + 256, 120 + 256));
         assert_eq!(grown.connect, timeouts.connect);
+    }
+
+    #[test]
+    fn a_deadline_bounds_every_wait() {
+        let short = Timeouts::within(Duration::from_secs(3));
+        for wait in [short.connect, short.request, short.total, short.operator] {
+            assert_eq!(wait, Duration::from_secs(3));
+        }
+        let long = Timeouts::within(Duration::from_secs(900));
+        assert_eq!((long.connect.as_secs(), long.request.as_secs()), (10, 60));
+        assert_eq!((long.total.as_secs(), long.operator.as_secs()), (900, 900));
     }
 
     #[test]

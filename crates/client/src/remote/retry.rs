@@ -60,7 +60,8 @@ impl Link {
         }
     }
 
-    /// Asks until there is an answer, or reason to give up.
+    /// Asks until there is an answer, or reason to give up; not beyond [`Timeouts::total`], all
+    /// repetitions together.
     pub(super) async fn exchange(
         &self,
         operation: Operation,
@@ -68,7 +69,8 @@ impl Link {
         body: Bytes,
     ) -> Result<Vec<u8>, RemoteError> {
         let timeouts = self.timeouts.for_bytes(body.len());
-        let deadline = Instant::now() + timeouts.total;
+        let start = Instant::now();
+        let deadline = start + timeouts.total;
         let most = if is_idempotent(operation) { self.retries.most } else { 0 };
         for repetition in 0.. {
             let attempt =
@@ -77,13 +79,16 @@ impl Link {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(failure)) => failure,
                 Err(_) => {
-                    let (server, seconds) = (self.address.to_string(), timeouts.total.as_secs());
-                    return Err(RemoteError::Timeout { server, seconds });
+                    let (server, waited) = (self.address.to_string(), timeouts.total);
+                    return Err(RemoteError::Timeout { server, waited });
                 }
             };
             let error = match failure.error {
                 RemoteError::Busy { server, .. } => {
                     RemoteError::Busy { server, attempts: repetition + 1 }
+                }
+                RemoteError::Timeout { server, .. } => {
+                    RemoteError::Timeout { server, waited: start.elapsed() }
                 }
                 other => other,
             };

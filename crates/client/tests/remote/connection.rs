@@ -1,11 +1,12 @@
 //! The connection: what is asked again, what is not, and in which words it fails.
 
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use shard_client::remote::{
-    Fingerprint, Remote, RemoteError, RemoteOptions, SecretToken, Timeouts, describe,
+    Fingerprint, Remote, RemoteError, RemoteOptions, Retries, SecretToken, Timeouts, describe,
 };
 use shard_client::{ClientError, SearchOptions, Searcher, published_rows};
 use shard_protocol::{MessageKind, Revision};
@@ -169,17 +170,82 @@ fn an_answer_without_end_is_given_up() {
     assert_eq!(raw.connections.load(Ordering::SeqCst), 1, "not asked for again");
 }
 
+/// A socket that takes every connection and never says a word.
+fn frozen() -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, count) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let taken = count.clone();
+    std::thread::spawn(move || {
+        let mut held = Vec::new();
+        for stream in listener.incoming().map_while(Result::ok) {
+            taken.fetch_add(1, Ordering::SeqCst);
+            held.push(stream);
+        }
+    });
+    (address, count)
+}
+
+/// Without TLS the request is what nobody answers, with it the handshake. Every attempt ends after
+/// a quarter of a second and there could be ten of them; the deadline comes first.
 #[test]
-fn silence_ends_in_words_and_in_time() {
-    let raw = RawServer::new(Served::new(None), vec![Fate::Silence]);
-    let quick = Timeouts {
-        connect: Duration::from_secs(5),
-        request: Duration::from_millis(200),
-        total: Duration::from_millis(300),
-    };
-    let error = failure(&connect(RemoteOptions { timeouts: quick, ..options(&raw.url) }));
+fn a_frozen_server_costs_the_deadline_however_often_it_is_asked() {
+    let mut owner = Owner::with_documents(60);
+    let (query, collection) = (owner.queries(1), owner.collection());
+    for scheme in ["http", "https"] {
+        let (address, taken) = frozen();
+        let deadline = Duration::from_secs(1);
+        let attempt = Duration::from_millis(250);
+        let timeouts =
+            Timeouts { connect: attempt, request: attempt, ..Timeouts::within(deadline) };
+        let options = options(&format!("{scheme}://{address}/main"));
+        let retries = Retries { most: 9, ..options.retries };
+        let remote = connect(RemoteOptions { timeouts, retries, ..options });
+        let timed = |error: ClientError, start: Instant, taken: usize| {
+            let text = error.to_string();
+            assert!(text.contains("no answer from") && text.contains("within 1 s"), "{text}");
+            let elapsed = start.elapsed();
+            assert!(elapsed >= Duration::from_millis(900), "{scheme}: {elapsed:?}");
+            assert!(elapsed < Duration::from_millis(1900), "{scheme}: {elapsed:?}");
+            assert!((2..=5).contains(&taken), "{scheme}: {taken} attempts");
+        };
+        let start = Instant::now();
+        let error = describe(&remote).unwrap_err();
+        timed(error, start, taken.swap(0, Ordering::SeqCst));
+        let searcher = Searcher::new(remote);
+        let start = Instant::now();
+        let search = searcher.search(&collection, query.row(0), &SearchOptions::default());
+        timed(search.unwrap_err(), start, taken.load(Ordering::SeqCst));
+    }
+}
+
+#[test]
+fn what_was_waited_is_said_when_all_repetitions_are_used_up() {
+    let (address, taken) = frozen();
+    let quick = Timeouts { request: Duration::from_millis(200), ..Timeouts::default() };
+    let options = options(&format!("http://{address}/main"));
+    let error = failure(&connect(RemoteOptions { timeouts: quick, ..options }));
+    let RemoteError::Timeout { waited, .. } = error else { panic!("{error}") };
+    // Four attempts, and up to three pauses of a few milliseconds.
+    assert!((800..1900).contains(&waited.as_millis()), "{waited:?}");
+    assert_eq!(taken.load(Ordering::SeqCst), 4);
+}
+
+#[test]
+fn an_operator_waits_as_long_as_was_said() {
+    let (address, taken) = frozen();
+    let timeouts = Timeouts::within(Duration::from_millis(300));
+    let options = options(&format!("http://{address}/main"));
+    let remote = connect(RemoteOptions { timeouts, ..options });
+    let start = Instant::now();
+    let error = remote.compact().unwrap_err();
     assert!(matches!(error, RemoteError::Timeout { .. }), "{error}");
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(2));
+    assert_eq!(taken.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_said_to_refuse() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = failure(&connect(options(&format!("http://{nobody}/main"))));
     assert!(matches!(error, RemoteError::Connect { .. }), "{error}");
     assert!(error.to_string().contains("refused"), "{error}");

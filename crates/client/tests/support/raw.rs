@@ -4,7 +4,6 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use super::{Reply, Served};
 
@@ -14,8 +13,6 @@ pub enum Fate {
     Bytes(Vec<u8>),
     /// A head, and then a body without end.
     Endless(&'static str),
-    /// Nothing, for as long as the other side waits.
-    Silence,
     /// An honest answer.
     Sound,
 }
@@ -55,10 +52,6 @@ fn give(served: &Served, fate: &Fate, mut stream: TcpStream) -> std::io::Result<
                 stream.write_all(&[b'x'; 0x10000])?;
                 stream.write_all(b"\r\n")?;
             }
-        }
-        Fate::Silence => {
-            stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-            stream.read(&mut [0]).map(drop)
         }
         Fate::Sound => stream.write_all(&sound(&served.reply(&path, None, &message))),
     }
