@@ -59,6 +59,22 @@ pub enum Error {
     #[cfg(feature = "audit")]
     #[error(transparent)]
     Judgement(#[from] shard_audit::quality::EvaluateError),
+    /// Judgements of documents none of which is in the vault.
+    #[cfg(feature = "audit")]
+    #[error(
+        "none of the {judged} documents that are judged relevant is among the {documents} of the \
+         vault: check that both have the same ids (judged: {example}; in the vault: {held})"
+    )]
+    NoneJudged {
+        /// Documents judged relevant for the queries.
+        judged: usize,
+        /// Documents of the vault.
+        documents: usize,
+        /// The id of one of the first, quoted.
+        example: String,
+        /// The id of one of the second, quoted.
+        held: String,
+    },
     /// An attack, a baseline or a judgement that could not be made.
     #[cfg(feature = "audit")]
     #[error("{0}")]

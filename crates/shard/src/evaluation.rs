@@ -1,6 +1,7 @@
 //! The systems that are compared: raw search, its two controls, Shard with and without encryption,
 //! and the baselines that were asked for, all over the documents of one vault.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -18,6 +19,7 @@ use shard_protocol::RowBatch;
 use shard_server::Embedded;
 
 use crate::baselines::protect;
+use crate::input::shown;
 use crate::{Documents, Error, Searcher, Vault};
 
 /// Documents ranked for a query: Recall@100 looks no further.
@@ -52,7 +54,7 @@ impl Vault {
     ///
     /// # Errors
     /// When the vault is empty or a query vault, the queries have another width than the
-    /// documents, or none of them is judged.
+    /// documents, none of them is judged, or no document judged relevant for them is in the vault.
     pub fn evaluate(
         &self,
         queries: &Documents,
@@ -60,6 +62,7 @@ impl Vault {
         options: &EvaluateOptions<'_>,
     ) -> Result<Evaluation, Error> {
         let (rows, documents) = (self.published_rows()?, self.documents()?);
+        check_judged(qrels, queries.ids(), documents.ids())?;
         let searcher = self.searcher(Embedded::serving(rows.clone()))?;
         Comparison {
             vectors: documents.vectors(),
@@ -74,6 +77,24 @@ impl Vault {
         }
         .run()
     }
+}
+
+/// Refuses judgements that name no document of the vault: every figure would be zero. That no query
+/// has any is said by the measures.
+fn check_judged(qrels: &Qrels, queries: &[String], documents: &[String]) -> Result<(), Error> {
+    let judged = queries.iter().filter_map(|query| qrels.judgements(query)).flatten();
+    let judged = judged.filter(|&(_, &relevance)| relevance > 0).map(|(id, _)| id.as_str());
+    let judged: BTreeSet<&str> = judged.collect();
+    let (Some(example), Some(held)) = (judged.first(), documents.first()) else { return Ok(()) };
+    if documents.iter().any(|id| judged.contains(id.as_str())) {
+        return Ok(());
+    }
+    Err(Error::NoneJudged {
+        judged: judged.len(),
+        documents: documents.len(),
+        example: shown(example),
+        held: shown(held),
+    })
 }
 
 /// Everything needed to compare.

@@ -122,7 +122,7 @@ fn queries_and_judgements_that_do_not_fit_are_refused() {
         .map(|name| (name, fs::read(desk.path(name)).unwrap()))
         .into();
     let wide = vectors::singles(&random_rows(6, 25, 2));
-    let cases: [(&str, &[u8], &[&str]); 7] = [
+    let cases: [(&str, &[u8], &[&str]); 9] = [
         ("queries.npy", &wide, &["width 25", "expected 24"]),
         ("queries.npy", b"", &["queries.npy", "not a NumPy array"]),
         ("query_ids.txt", b"q0\n", &["query_ids.txt", "expected 6 ids", "found 1"]),
@@ -130,11 +130,21 @@ fn queries_and_judgements_that_do_not_fit_are_refused() {
         ("qrels.tsv", b"q0 0 1\nq0 \xff 1\n", &["qrels.tsv", "line 2", "not UTF-8"]),
         ("qrels.tsv", b"other 0 1\n", &["none of the 6 queries"]),
         ("qrels.tsv", b"q0 0 0\n", &["none of the 6 queries"]),
+        (
+            "qrels.tsv",
+            b"q0 d0 1\nq0 d1 2\nq1 d1 1\nq2 5 0\nq9 7 1\n",
+            &["none of the 2 documents that are judged relevant", "60 of the vault", "\"d0\""],
+        ),
+        // What a terminal would obey is spelt out.
+        ("qrels.tsv", "q0 \u{202e}d0 1\n".as_bytes(), &["none of the 1", "\"\\u{202e}d0\""]),
     ];
     for (name, bytes, reasons) in cases {
         desk.write(name, bytes);
         desk.refused_without_a_trace(&EVAL, reasons);
         good.iter().for_each(|(name, bytes)| desk.write(name, bytes));
     }
+    desk.succeeds(&EVAL);
+    // One that is there is enough to measure.
+    desk.write("qrels.tsv", "q0 d0 1\nq1 5 1\n");
     desk.succeeds(&EVAL);
 }

@@ -7,8 +7,8 @@ use shard_geometry::VectorSet;
 use super::Documents;
 use super::error::{InputError, InputProblem, Record};
 
-/// An id as an error message shows it: quoted, control characters escaped, long ones cut.
-pub(super) fn shown(id: &str) -> String {
+/// An id as an error message shows it: quoted, control and bidirectional characters escaped, long ones cut.
+pub(crate) fn shown(id: &str) -> String {
     const LONGEST: usize = 80;
     match id.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{:?}...", &id[..end]),

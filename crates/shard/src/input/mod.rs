@@ -41,6 +41,8 @@ pub use npy::{FloatBits, npy_to, write_npy};
 pub use query::query_from;
 
 use collect::Collector;
+#[cfg(feature = "audit")]
+pub(crate) use collect::shown;
 use jsonl::Names;
 use npy::Dimensions;
 
