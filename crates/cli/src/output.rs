@@ -27,10 +27,10 @@ impl<'a> Output<'a> {
         self.json.is_none_or(|path| path != Path::new("-"))
     }
 
-    /// Prints a line for a person.
+    /// Prints lines for a person.
     pub fn line(&self, text: impl AsRef<str>) -> Result<()> {
         if self.is_text() {
-            writeln!(io::stdout().lock(), "{}", text.as_ref())?;
+            writeln!(io::stdout().lock(), "{}", printable_lines(text.as_ref()))?;
         }
         Ok(())
     }
@@ -85,7 +85,7 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Prints a line on standard error. That nobody can read it is no reason to fail.
 pub fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", printable_lines(text));
 }
 
 /// Moves a bar along, until Ctrl-C.
@@ -115,18 +115,36 @@ pub fn one_line(error: &anyhow::Error) -> String {
     printable(&text)
 }
 
-/// Text with control characters escaped: names of files and documents may hold any, and a terminal
-/// would obey them.
+/// One line of text with control and bidirectional characters escaped: names of files and
+/// documents may hold any, and a terminal would obey them.
 pub fn printable(text: &str) -> String {
+    escaped(text, commands_terminal)
+}
+
+/// The same for several lines.
+fn printable_lines(text: &str) -> String {
+    escaped(text, |character| character != '\n' && commands_terminal(character))
+}
+
+fn escaped(text: &str, wanted: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
-        if character.is_control() {
-            out.extend(character.escape_debug())
-        } else {
-            out.push(character)
-        }
+        if wanted(character) { out.extend(character.escape_debug()) } else { out.push(character) }
     }
     out
+}
+
+/// Control characters, separators of lines and paragraphs, and what changes the direction of text.
+fn commands_terminal(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{61c}'
+                | '\u{200e}'
+                | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2066}'..='\u{2069}'
+        )
 }
 
 /// A bar on standard error while a terminal is attached; nothing otherwise.
@@ -216,8 +234,21 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(printable("é\u{1b}[31m\t"), "é\\u{1b}[31m\\t");
+    fn control_and_bidirectional_characters_do_not_reach_the_terminal() {
+        assert_eq!(printable("é\u{1b}[31m\t\n"), "é\\u{1b}[31m\\t\\n");
+        assert_eq!(printable_lines("a\u{9b}1m\nb"), "a\\u{9b}1m\nb");
+        for direction in "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\
+                          \u{2067}\u{2068}\u{2069}\u{2028}\u{2029}"
+            .chars()
+        {
+            let shown = format!("a{}b", direction.escape_unicode());
+            assert_eq!(printable(&format!("a{direction}b")), shown);
+            assert_eq!(printable_lines(&format!("a{direction}b")), shown);
+        }
+        // Letters that are written from right to left, and what joins emoji, are as they are.
+        for letters in ["\u{5e9}\u{5dc}", "\u{627}", "\u{1f469}\u{200d}\u{1f52c}", "e\u{301}"] {
+            assert_eq!(printable(letters), letters);
+        }
     }
 
     #[cfg(unix)]

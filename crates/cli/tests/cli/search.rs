@@ -236,6 +236,21 @@ fn an_id_cannot_command_the_terminal() {
     assert!(desk.found(&[]).contains(&"\u{1b}[2Jred0\u{7}".to_owned()), "JSON keeps the id");
 }
 
+#[test]
+fn an_id_cannot_turn_the_direction_of_the_line() {
+    let desk = Desk::with_small_vault();
+    let id = |row: usize| format!("\u{2066}a\u{202e}b\u{2028}{row}");
+    desk.write("ids.txt", (0..40).map(|row| id(row) + "\n").collect::<String>());
+    desk.ingest(&["docs.npy", "--ids", "ids.txt", "--delete-missing"]);
+    desk.write("queries.jsonl", json_lines(&[("\u{200f}q", 0), ("r", 1)]));
+    let text = desk.succeeds(&["search", VAULT, "--query", "queries.jsonl", "--key-file", KEY]);
+    assert!(text.contains("\\u{2066}a\\u{202e}b\\u{2028}0"), "{text}");
+    assert!(text.contains("query \\u{200f}q"), "{text}");
+    assert!(!text.contains(|c| ('\u{200e}'..='\u{2069}').contains(&c)), "{text:?}");
+    let report = &desk.search(&["--query", "queries.jsonl"])[0];
+    assert_eq!((report["query"].as_str(), hits(report)[0].0.clone()), (Some("\u{200f}q"), id(0)));
+}
+
 /// Documents of a small vault as queries, under these ids.
 fn json_lines(queries: &[(&str, usize)]) -> String {
     let rows = random_rows(40, 12, 1);
