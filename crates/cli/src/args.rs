@@ -23,7 +23,8 @@ use crate::remote::{ConnectionArguments, ServerArguments};
 #[derive(Parser)]
 #[command(name = "shard", version, propagate_version = true, max_term_width = 100)]
 pub struct Arguments {
-    /// Also write the result as JSON to FILE, or with `-` to standard output instead of text
+    /// Also write the result as JSON to FILE, or with `-` to standard output instead of text; an
+    /// error is then `{"error": {"message", "causes", "hint"}}`
     #[arg(long, global = true, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// What to do.

@@ -11,6 +11,7 @@ pub mod output;
 mod remote;
 mod scifact;
 mod unlock;
+mod usage;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,11 +24,12 @@ pub use args::LayoutName;
 pub use args::{Arguments, Command};
 #[doc(hidden)]
 pub use args::{PlanArguments, cells, positive};
+pub use usage::wrong_usage;
 
-/// Runs something and says how it ended: 0 done, 1 failed (one line on standard error says why),
-/// 3 the thresholds of `shard audit --gate` are not met, 130 stopped by Ctrl-C. (Wrong usage, 2,
-/// ends earlier.)
-pub fn exit_code(work: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
+/// Runs something and says how it ended: 0 done, 1 failed (one line on standard error says why, and
+/// JSON on standard output where `json` is `-`), 3 the thresholds of `shard audit --gate` are not
+/// met, 130 stopped by Ctrl-C. (Wrong usage, 2, ends earlier.)
+pub fn exit_code(json: Option<&Path>, work: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     // A misspelt choice must not run as another one: the library falls back to its default.
     let outcome = match shard::Backend::from_environment() {
         Ok(_) => work(),
@@ -38,8 +40,11 @@ pub fn exit_code(work: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
         // A reader that closed the pipe has had enough; that is not a failure of ours.
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let hint = hints::hint(&error).map(|hint| format!(" ({hint})")).unwrap_or_default();
-            output::note(&format!("error: {}{hint}", output::one_line(&error)));
+            let said = output::causes(&error);
+            let (message, causes) = said.split_first().expect("an error is one of its causes");
+            let failure = output::Failure { message, causes, hint: hints::hint(&error) };
+            failure.say();
+            failure.write(json);
             match error.downcast_ref() {
                 Some(Error::Client(ClientError::Cancelled)) => ExitCode::from(interrupt::EXIT_CODE),
                 _ if error.is::<commands::audit::GateNotMet>() => ExitCode::from(3),

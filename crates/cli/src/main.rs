@@ -5,6 +5,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let shard_cli::Arguments { json, command } = shard_cli::Arguments::parse();
-    shard_cli::exit_code(|| shard_cli::run(command, json.as_deref()))
+    match shard_cli::Arguments::try_parse() {
+        Ok(shard_cli::Arguments { json, command }) => {
+            shard_cli::exit_code(json.as_deref(), || shard_cli::run(command, json.as_deref()))
+        }
+        Err(error) => shard_cli::wrong_usage(&error),
+    }
 }

@@ -4,12 +4,17 @@ use std::fs;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use serde_json::json;
 use shard::Progress;
+
+/// Whether standard output has a JSON value already.
+static RESULT_WRITTEN: AtomicBool = AtomicBool::new(false);
 
 /// Where results go: text to standard output unless JSON takes its place.
 pub struct Output<'a> {
@@ -54,6 +59,7 @@ impl<'a> Output<'a> {
         let mut text = serde_json::to_vec_pretty(value)?;
         text.push(b'\n');
         if path == Path::new("-") {
+            RESULT_WRITTEN.store(true, Ordering::Relaxed);
             io::stdout().lock().write_all(&text)?;
             return Ok(());
         }
@@ -88,6 +94,38 @@ pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", printable_lines(text));
 }
 
+/// What went wrong, for a person and a program.
+pub struct Failure<'a> {
+    /// What could not be done.
+    pub message: &'a str,
+    /// Why, outermost first.
+    pub causes: &'a [String],
+    /// What to do about it.
+    pub hint: Option<&'a str>,
+}
+
+impl Failure<'_> {
+    /// Says it in one line on standard error.
+    pub fn say(&self) {
+        let Self { message, causes, hint } = self;
+        let mut line = format!("error: {message}");
+        causes.iter().for_each(|cause| line += &format!(": {cause}"));
+        line += &hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+        note(&printable(&line));
+    }
+
+    /// Writes it as the one JSON value of standard output, where JSON goes there, unless a result is
+    /// there already: then the exit code says that it is not all.
+    pub fn write(&self, json: Option<&Path>) {
+        let (Self { message, causes, hint }, output) = (self, Output::new(json));
+        if !output.is_text() && !RESULT_WRITTEN.load(Ordering::Relaxed) {
+            let error = json!({ "message": message, "causes": causes, "hint": hint });
+            // A reader who is gone is not told; the exit code stays.
+            let _ = output.result(&json!({ "error": error }));
+        }
+    }
+}
+
 /// Moves a bar along, until Ctrl-C.
 pub fn follow(bar: &ProgressBar) -> impl Fn(Progress) -> ControlFlow<()> + Sync {
     let bar = bar.clone();
@@ -102,17 +140,16 @@ pub fn follow(bar: &ProgressBar) -> impl Fn(Progress) -> ControlFlow<()> + Sync 
     }
 }
 
-/// An error and its causes on one line, outermost first. Some errors name their cause in their own
-/// message; it is not said twice.
-pub fn one_line(error: &anyhow::Error) -> String {
-    let mut text = String::new();
+/// An error and its causes, outermost first. Some errors name their cause in their own message; it
+/// is not said twice.
+pub fn causes(error: &anyhow::Error) -> Vec<String> {
+    let mut said: Vec<String> = Vec::new();
     for cause in error.chain().map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text += if text.is_empty() { "" } else { ": " };
-            text += &cause;
+        if !said.iter().any(|before| before.contains(&cause)) {
+            said.push(cause);
         }
     }
-    printable(&text)
+    said
 }
 
 /// One line of text with control and bidirectional characters escaped: names of files and
@@ -226,11 +263,11 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_one_line_that_says_nothing_twice() {
+    fn an_error_says_nothing_twice() {
         let error = anyhow::anyhow!("disk full").context("cannot write: disk full").context("a\nb");
-        assert_eq!(one_line(&error), "a\\nb: cannot write: disk full");
+        assert_eq!(causes(&error), ["a\nb", "cannot write: disk full"]);
         let error = anyhow::anyhow!("disk full").context("cannot write");
-        assert_eq!(one_line(&error), "cannot write: disk full");
+        assert_eq!(causes(&error), ["cannot write", "disk full"]);
     }
 
     #[test]

@@ -41,7 +41,7 @@ enum Command {
 fn main() -> ExitCode {
     let Arguments { json, command } = arguments();
     let json = json.as_deref();
-    shard_cli::exit_code(|| match command {
+    shard_cli::exit_code(json, || match command {
         Command::Bench { bench } => bench::run(&bench, json),
         Command::Reproduce(reproduce) => reproduce::run(&reproduce, json),
         Command::Shard(command) => shard_cli::run(command, json),

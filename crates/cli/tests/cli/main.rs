@@ -3,6 +3,7 @@
 mod access;
 mod audit;
 mod demo;
+mod errors;
 mod eval;
 mod exact;
 mod ingest;

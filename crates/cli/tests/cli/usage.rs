@@ -40,10 +40,6 @@ fn every_command_has_help() {
         assert!(help.contains(&format!("Usage: shard {command}")), "{help}");
     }
     assert!(desk.succeeds(&["--version"]).starts_with("shard "));
-    for gone in ["bench", "reproduce"] {
-        let unknown = desk.shard(&[gone]).output().unwrap();
-        assert_eq!(unknown.status.code(), Some(2), "{gone} is a command of shard-lab");
-    }
 }
 
 #[test]
