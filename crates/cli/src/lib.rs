@@ -4,6 +4,7 @@
 //! shares how results are shown ([`output`]).
 
 mod args;
+mod ask;
 mod commands;
 mod hints;
 mod interrupt;

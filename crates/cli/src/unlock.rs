@@ -9,7 +9,10 @@ use shard::{MIN_KEY_FILE_BYTES, RecoveryCode, Unlock, Vault};
 use zeroize::Zeroizing;
 
 use crate::args::{NewUnlockArguments, VaultArguments};
-use crate::output;
+use crate::{ask, output};
+
+/// Characters that a passphrase should have at least.
+const SHORT: usize = 8;
 
 /// A secret that a person types and a script puts into the environment.
 struct Source {
@@ -108,6 +111,15 @@ fn choose_by<'a>(path: Option<&'a Path>, source: &Source) -> Result<Chosen<'a>> 
                 bail!("an empty passphrase protects nothing");
             }
             let asked = std::env::var_os(source.variable).is_none();
+            if is_short(&phrase) {
+                output::note(&format!(
+                    "warning: a passphrase of fewer than {SHORT} characters is soon guessed by who \
+                     has a copy of the vault; a few random words are better"
+                ));
+                if asked && ask::is_possible() && !ask::confirm("Use it anyway?")? {
+                    bail!("no {} was chosen", source.name);
+                }
+            }
             if asked && *source.obtain("Repeat it: ")? != *phrase {
                 bail!("the two passphrases differ");
             }
@@ -115,6 +127,11 @@ fn choose_by<'a>(path: Option<&'a Path>, source: &Source) -> Result<Chosen<'a>> 
         }
     };
     Ok(Chosen { unlock, new_key_file })
+}
+
+/// Whether a passphrase is so short that its user is warned.
+fn is_short(phrase: &str) -> bool {
+    phrase.chars().count() < SHORT
 }
 
 impl Source {
@@ -170,4 +187,15 @@ fn sync_parent(path: &Path) -> std::io::Result<()> {
         fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_are_counted_and_not_bytes() {
+        assert!(is_short("") && is_short("1234567") && is_short("\u{e9}\u{e9}\u{e9}\u{e9}"));
+        assert!(!is_short("12345678") && !is_short("\u{e9}bcdefgh"));
+    }
 }

@@ -16,6 +16,7 @@ mod serve;
 #[path = "../../../client/tests/support/mod.rs"]
 mod server;
 mod support;
+mod terminal;
 mod updates;
 mod usage;
 mod vault;

@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports, reason = "the tests of shard-lab use only some of this")]
 
 pub mod served;
+pub mod terminal;
 pub mod vectors;
 
 use std::collections::BTreeMap;
