@@ -9,6 +9,7 @@ mod commands;
 mod hints;
 mod interrupt;
 pub mod output;
+mod place;
 mod remote;
 mod scifact;
 mod unlock;

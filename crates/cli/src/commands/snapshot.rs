@@ -8,6 +8,7 @@ use shard::server::{self, RedbRows, StoreOptions};
 
 use crate::args::{RestoreSnapshot, Snapshot};
 use crate::output::{Output, bytes, grouped};
+use crate::place::refuse_vault;
 use crate::remote::connect;
 
 pub fn take(arguments: &Snapshot, json: Option<&Path>) -> Result<()> {
@@ -29,6 +30,7 @@ fn take_of_running(arguments: &Snapshot, json: Option<&Path>) -> Result<()> {
 }
 
 pub fn restore(arguments: &RestoreSnapshot, json: Option<&Path>) -> Result<()> {
+    refuse_vault(&arguments.directory)?;
     let restored = RedbRows::restore(&arguments.from, &arguments.directory)?;
     report(restored, &arguments.directory, json)
 }

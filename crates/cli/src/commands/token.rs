@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use shard::CollectionName;
 use shard::server::{NewToken, Scope, TokenFile, TokenLimits, TokenRecord, create_token};
 
-use crate::output::{Output, table};
+use crate::ask;
+use crate::output::{Output, note, printable, table};
+use crate::place::Place;
 
 const DAY: u64 = 24 * 60 * 60;
 
@@ -53,6 +55,9 @@ pub struct Create {
     /// Days after which it is void [default: never]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(1..=36_500))]
     expires: Option<u64>,
+    /// Make DIRECTORY a server's where it is none yet, without asking
+    #[arg(long, short = 'y')]
+    yes: bool,
 }
 
 pub fn run(command: &TokenCommand, json: Option<&Path>) -> Result<()> {
@@ -69,6 +74,7 @@ pub fn run(command: &TokenCommand, json: Option<&Path>) -> Result<()> {
 }
 
 fn make(create: &Create, output: &Output<'_>) -> Result<()> {
+    check_place(create)?;
     let new = NewToken {
         scopes: create.scope.clone(),
         collections: create.collection.clone(),
@@ -82,12 +88,25 @@ fn make(create: &Create, output: &Output<'_>) -> Result<()> {
     let (record, token) = create_token(&create.directory, &new)?;
     output.line(token.expose())?;
     if output.is_text() {
-        let note = format!("id {}; the token is stored nowhere and is not shown again", record.id);
-        crate::output::note(&note);
+        note(&format!("id {}; the token is stored nowhere and is not shown again", record.id));
     }
     let mut report = described(&record);
     report["token"] = token.expose().into();
     output.secret_result(&report)
+}
+
+/// A mistyped directory would get tokens that no server knows.
+fn check_place(create: &Create) -> Result<()> {
+    let Some(complaint) = Place::of(&create.directory)?.complaint().filter(|_| !create.yes) else {
+        return Ok(());
+    };
+    let directory = printable(&create.directory.display().to_string());
+    let said = format!("{directory} is no server's directory: it {complaint}");
+    if !ask::is_possible() {
+        bail!("{said}; --yes makes it one");
+    }
+    note(&said);
+    if ask::confirm("Make it one?")? { Ok(()) } else { bail!("no token was made") }
 }
 
 fn list(directory: &Path, output: &Output<'_>) -> Result<()> {

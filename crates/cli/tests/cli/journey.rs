@@ -26,6 +26,7 @@ impl World {
             "data",
             "--scope",
             "read,write,admin",
+            "--yes",
             "--json",
             "-",
         ]);

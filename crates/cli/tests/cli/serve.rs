@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::served::Served;
-use crate::support::{Desk, parsed};
+use crate::support::{Desk, VAULT, parsed};
 
 fn client(certificate: Option<&Path>) -> reqwest::Client {
     // Another test of this program may have been first.
@@ -27,7 +27,8 @@ async fn status(client: &reqwest::Client, url: &str, token: &str) -> u16 {
 #[tokio::test]
 async fn a_server_starts_serves_over_tls_and_ends_with_zero() {
     let desk = Desk::new();
-    let output = desk.shard(&["token", "create", "data", "--scope", "admin"]).output().unwrap();
+    let create = ["token", "create", "data", "--scope", "admin", "--yes"];
+    let output = desk.shard(&create).output().unwrap();
     let token = String::from_utf8(output.stdout).unwrap().trim_end().to_owned();
     assert!(token.starts_with("shard_"));
     let served = Served::start(&desk, &["--ready-file", "ready", "--log-format", "json"]);
@@ -97,6 +98,42 @@ fn a_public_address_needs_tls_and_a_token() {
 }
 
 #[test]
+fn a_vault_is_not_served() {
+    let desk = Desk::with_small_vault();
+    let commands: [&[&str]; 4] = [
+        &["serve", VAULT, "--listen", "127.0.0.1:0"],
+        &["serve", VAULT, "--print-fingerprint"],
+        &["token", "create", VAULT, "--scope", "read", "--yes"],
+        &["restore-snapshot", "none", VAULT],
+    ];
+    for command in commands {
+        desk.refused_without_a_trace(command, &["vault is a vault", "a directory of its own"]);
+    }
+}
+
+#[test]
+fn a_token_is_made_for_a_server_or_on_request() {
+    let desk = Desk::new();
+    let create = ["token", "create", "data", "--scope", "read"];
+    desk.refused(&create, &["data is no server's directory", "does not exist", "--yes"]);
+    assert!(!desk.path("data").exists());
+    std::fs::create_dir(desk.path("data")).unwrap();
+    desk.refused(&create, &["data is no server's directory", "is empty", "--yes"]);
+    desk.write("data/notes.txt", "mine");
+    desk.refused(&create, &["data is no server's directory", "other files", "--yes"]);
+    assert_eq!(desk.snapshot("data").len(), 1);
+    // With the flag, and from then on without it.
+    for flags in [&["--yes"][..], &[]] {
+        let output = desk.shard(&[&create[..], flags].concat()).output().unwrap();
+        assert!(output.status.success() && output.stdout.starts_with(b"shard_"), "{flags:?}");
+    }
+    // A server that has run without tokens is one as well.
+    std::fs::remove_dir_all(desk.path("data")).unwrap();
+    drop(Served::start(&desk, &["--plain"]));
+    assert!(desk.shard(&create).output().unwrap().status.success());
+}
+
+#[test]
 fn settings_that_make_no_sense_are_refused_in_words() {
     let desk = Desk::new();
     desk.write("shard.toml", "grace = 3\nqueu = 4\n");
@@ -111,7 +148,7 @@ fn settings_that_make_no_sense_are_refused_in_words() {
 fn tokens_are_listed_without_being_shown() {
     let desk = Desk::new();
     let flags = ["--collection", "one,two", "--requests-per-second", "5", "--expires", "30"];
-    let create = ["token", "create", "data", "--scope", "write,read", "--json", "-"];
+    let create = ["token", "create", "data", "--scope", "write,read", "--yes", "--json", "-"];
     let made = parsed(&desk.succeeds(&[&create[..], &flags].concat()));
     let token = made["token"].as_str().unwrap();
     assert_eq!(made["scopes"], serde_json::json!(["read", "write"]));

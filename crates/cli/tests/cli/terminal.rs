@@ -53,3 +53,20 @@ fn without_a_terminal_a_short_passphrase_is_warned_of() {
     let changed = change.output().unwrap();
     assert!(changed.status.success() && changed.stderr.starts_with(b"warning: "));
 }
+
+#[test]
+fn a_token_for_a_directory_that_is_no_server_s_is_asked_about() {
+    let desk = Desk::new();
+    let create = ["token", "create", "data", "--scope", "read"];
+    let question = "Make it one? [y/N] ";
+    let Some(session) = desk.at_terminal(&create, &[(question, "n")]) else { return };
+    assert_eq!(session.code, 1, "{}", session.screen);
+    assert!(session.screen.contains("data is no server's directory: it does not exist"));
+    assert!(session.screen.contains("error: no token was made"), "{}", session.screen);
+    assert!(!desk.path("data").exists());
+    let session = desk.at_terminal(&create, &[(question, "yes")]).unwrap();
+    assert!(session.code == 0 && session.screen.contains("shard_"), "{}", session.screen);
+    // It is a server's now.
+    let session = desk.at_terminal(&create, &[]).unwrap();
+    assert!(session.code == 0 && session.screen.contains("shard_"), "{}", session.screen);
+}

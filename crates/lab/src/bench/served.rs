@@ -53,7 +53,7 @@ impl Site {
     pub fn new(directory: &Path) -> Result<Self> {
         let mut create = shard()?;
         create.args(["token", "create"]).arg(directory);
-        create.args(["--scope", "read,write,admin", "--json", "-"]);
+        create.args(["--scope", "read,write,admin", "--yes", "--json", "-"]);
         let created: Created = serde_json::from_slice(&finished(&mut create)?)?;
         Ok(Self { directory: directory.to_owned(), token: created.token.into() })
     }

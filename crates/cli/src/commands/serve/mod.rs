@@ -15,6 +15,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::output::Output;
+use crate::place::refuse_vault;
 use settings::{LogFormat, Resolved, Settings};
 
 /// What a second signal ends with.
@@ -38,6 +39,7 @@ pub struct Serve {
 }
 
 pub fn run(arguments: &Serve, json: Option<&Path>) -> Result<()> {
+    refuse_vault(&arguments.directory)?; // before anything is written into it
     let file = arguments.config.as_deref().map(Settings::read).transpose()?.unwrap_or_default();
     let settings = arguments.settings.clone().resolve(&arguments.directory, file)?;
     let output = Output::new(json);
