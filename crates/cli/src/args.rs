@@ -10,6 +10,7 @@ use shard::{CellCount, Choice, LayoutChoice, Objective, Settings, TransformKind}
 
 use crate::commands::audit::Audit;
 use crate::commands::delete::Delete;
+use crate::commands::dump::Dump;
 use crate::commands::export::Export;
 use crate::commands::passphrase::Passphrase;
 use crate::commands::recovery::Recovery;
@@ -75,6 +76,8 @@ pub enum Command {
     Recovery(Recovery),
     /// Make a vault for somebody who may search and nothing else
     Export(Export),
+    /// Write a vault's vectors and ids, in the clear, to files that `ingest` reads
+    Dump(Dump),
     /// Check every page, checksum and count of a stopped server's directory, or of a snapshot
     Verify(Verify),
     /// Copy a server's rows, as they are, into a new directory

@@ -80,6 +80,7 @@ pub fn run(command: Command, json: Option<&Path>) -> anyhow::Result<()> {
         Command::Passphrase(passphrase) => commands::passphrase::run(&passphrase, json),
         Command::Recovery(recovery) => commands::recovery::run(&recovery, json),
         Command::Export(export) => commands::export::run(&export, json),
+        Command::Dump(dump) => commands::dump::run(&dump, json),
         Command::Verify(verify) => commands::verify::run(&verify, json),
         Command::Snapshot(snapshot) => commands::snapshot::take(&snapshot, json),
         Command::RestoreSnapshot(restore) => commands::snapshot::restore(&restore, json),

@@ -181,7 +181,7 @@ fn make_key_file(path: &Path) -> Result<Unlock> {
 }
 
 /// Waits until the file's name is on disk: a vault must not outlive the only key to it.
-fn sync_parent(path: &Path) -> std::io::Result<()> {
+pub fn sync_parent(path: &Path) -> std::io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     if cfg!(unix) {
         fs::File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;

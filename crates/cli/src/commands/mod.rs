@@ -6,6 +6,7 @@ pub mod compact;
 pub mod delete;
 pub mod demo;
 mod drift;
+pub mod dump;
 pub mod eval;
 pub mod export;
 pub mod ingest;

@@ -69,6 +69,32 @@ fn arrays_that_are_no_tables_of_floats_are_refused() {
 }
 
 #[test]
+fn arrays_of_every_order_are_the_same_documents() {
+    let desk = Desk::with_small_vault();
+    let rows = random_rows(40, 12, 1);
+    let columns: Vec<Vec<f32>> =
+        (0..12).map(|at| rows.iter().map(|row| row[at]).collect()).collect();
+    let big = |rows: &[Vec<f32>]| vectors::bytes(rows, f32::to_be_bytes);
+    let little = vectors::bytes(&columns, f32::to_le_bytes);
+    let cases = [(">f4", false, big(&rows)), (">f4", true, big(&columns)), ("<f4", true, little)];
+    let dump =
+        ["dump", VAULT, "--key-file", KEY, "--vectors", "out.npy", "--ids", "ids", "--force"];
+    let held = || {
+        desk.succeeds(&dump);
+        std::fs::read(desk.path("out.npy")).unwrap()
+    };
+    let expected = held();
+    desk.npy("wrong.npy", &random_rows(40, 12, 2));
+    for (descr, fortran, data) in cases {
+        desk.ingest(&["wrong.npy"]);
+        assert!(held() != expected);
+        desk.write("other.npy", npy(descr, fortran, &[40, 12], &data));
+        desk.ingest(&["other.npy"]);
+        assert!(held() == expected, "{descr} {fortran}");
+    }
+}
+
+#[test]
 fn ids_that_do_not_name_the_rows_are_refused() {
     let desk = Desk::with_small_vault();
     let cases: [(Vec<u8>, &[&str]); 6] = [

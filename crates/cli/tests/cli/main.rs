@@ -3,6 +3,7 @@
 mod access;
 mod audit;
 mod demo;
+mod dump;
 mod errors;
 mod eval;
 mod exact;

@@ -18,6 +18,7 @@ const COMMANDS: &[&str] = &[
     "passphrase",
     "recovery",
     "export",
+    "dump",
     "publish",
     "backup",
     "restore",

@@ -166,6 +166,9 @@ pub enum InputProblem {
         /// Where it was found first.
         first: Record,
     },
+    /// An id that cannot stand on one line of a text file.
+    #[error("the id {} has a line break, and ids stand one on a line", shown(.0))]
+    LineBreak(String),
     /// A vector of width zero.
     #[error("the vector has no coordinates")]
     NoCoordinates,

@@ -9,7 +9,7 @@
 //! the ids given to unnamed rows are.
 //!
 //! Modules: `npy`, `jsonl`, `parquet` read vectors, one format each, and `query` a single one as
-//! JSON; `ids` reads the ids that go with `.npy`; `npy` writes as well; `collect` gathers
+//! JSON; `ids` reads the ids that go with `.npy`; `npy` and `ids` write as well; `collect` gathers
 //! and checks records for all of them; `lines` reads text; `beir` reads corpora, queries and
 //! judgements.
 //!
@@ -37,6 +37,7 @@ pub use beir::{Text, read_texts, texts_from};
 #[cfg(feature = "audit")]
 pub use beir::{qrels_from, read_qrels};
 pub use error::{InputError, InputProblem, Place, Record};
+pub use ids::ids_to;
 pub use npy::{FloatBits, npy_to, write_npy};
 pub use query::query_from;
 

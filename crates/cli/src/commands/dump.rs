@@ -1,0 +1,131 @@
+//! `shard dump`.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::json;
+use shard::input::{ids_to, npy_to};
+use tempfile::NamedTempFile;
+
+use crate::args::VaultArguments;
+use crate::output::{Output, grouped, printable};
+use crate::unlock::{self, sync_parent};
+
+#[derive(Args)]
+pub struct Dump {
+    #[command(flatten)]
+    vault: VaultArguments,
+    /// File for the vectors, .npy: 16-bit floats where they lose nothing, else 32-bit floats
+    #[arg(long, value_name = "FILE")]
+    vectors: PathBuf,
+    /// File for the ids, one per line, as `ingest --ids` reads them
+    #[arg(long, value_name = "FILE")]
+    ids: PathBuf,
+    /// Overwrite files that exist
+    #[arg(long)]
+    force: bool,
+}
+
+pub fn run(arguments: &Dump, json: Option<&Path>) -> Result<()> {
+    let output = Output::new(json);
+    arguments.check()?; // before a passphrase is asked for
+    let vault = unlock::open(&arguments.vault)?;
+    vault.require_owner("be dumped")?;
+    let documents = vault.documents()?;
+    let (ids, vectors) = (documents.ids(), documents.vectors());
+
+    let mut names = Partial::beside(&arguments.ids)?;
+    names.write(|file| Ok(ids_to(file, ids)?))?;
+    let mut array = Partial::beside(&arguments.vectors)?;
+    let width = array.write(|file| Ok(npy_to(file, vectors)?))?;
+    // Both are whole and on disk before either has its name.
+    array.finish(arguments.force)?;
+    names.finish(arguments.force)?;
+
+    let shown = |path: &Path| printable(&path.display().to_string());
+    output.line(format!(
+        "{} vectors of width {} as {}-bit floats in {}, their ids in {}, in the clear",
+        grouped(ids.len()),
+        vectors.width(),
+        width.bits(),
+        shown(&arguments.vectors),
+        shown(&arguments.ids),
+    ))?;
+    output.result(&json!({
+        "documents": ids.len(),
+        "width": vectors.width(),
+        "bits": width.bits(),
+        "vectors": arguments.vectors,
+        "ids": arguments.ids,
+    }))
+}
+
+impl Dump {
+    fn check(&self) -> Result<()> {
+        let array = self.vectors.extension().is_some_and(|end| end.eq_ignore_ascii_case("npy"));
+        if !array {
+            bail!(
+                "{}: the name must end in .npy, by which ingest knows the format",
+                self.vectors.display()
+            );
+        }
+        if whole(&self.vectors) == whole(&self.ids) {
+            bail!("{}: vectors and ids need a file each", self.ids.display());
+        }
+        let taken = [&self.vectors, &self.ids].into_iter().find(|path| path.exists());
+        match taken {
+            Some(path) if !self.force => {
+                bail!("{} exists already; --force overwrites it", path.display())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A name that does not depend on the way to it.
+fn whole(path: &Path) -> PathBuf {
+    let parent = directory_of(path).canonicalize().unwrap_or_else(|_| directory_of(path).into());
+    parent.join(path.file_name().unwrap_or_default())
+}
+
+fn directory_of(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+/// A file under a temporary name, for nobody else to read, which is gone unless it is finished.
+struct Partial<'a> {
+    path: &'a Path,
+    file: NamedTempFile,
+}
+
+impl<'a> Partial<'a> {
+    fn beside(path: &'a Path) -> Result<Self> {
+        let file = NamedTempFile::new_in(directory_of(path));
+        Ok(Self { path, file: file.with_context(|| cannot_write(path))? })
+    }
+
+    fn write<T>(&mut self, write: impl FnOnce(&mut dyn Write) -> Result<T>) -> Result<T> {
+        let mut file = BufWriter::new(self.file.as_file_mut());
+        let written = write(&mut file).and_then(|written| {
+            file.flush()?;
+            file.get_ref().sync_all()?;
+            Ok(written)
+        });
+        written.with_context(|| cannot_write(self.path))
+    }
+
+    /// Gives the file its name; one that came meanwhile is overwritten only if `force` is set.
+    fn finish(self, force: bool) -> Result<()> {
+        let Self { path, file } = self;
+        let named = if force { file.persist(path) } else { file.persist_noclobber(path) };
+        named.map_err(|error| error.error).with_context(|| cannot_write(path))?;
+        sync_parent(path).with_context(|| cannot_write(path))
+    }
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
