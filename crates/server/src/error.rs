@@ -91,6 +91,7 @@ fn store_code(error: &StoreError) -> RefusalCode {
         StoreError::Replaced { .. } | StoreError::Deleted { .. } | StoreError::Stale { .. } => {
             RefusalCode::Stale
         }
+        StoreError::Forked { .. } | StoreError::Overtaken => RefusalCode::Forked,
         StoreError::Width { .. } => RefusalCode::WrongWidth,
         StoreError::UnknownBlob(_) => RefusalCode::UnknownBlob,
         StoreError::TooMany { .. } => RefusalCode::TooLarge,

@@ -1,6 +1,8 @@
 //! Why an engine could not do what it was asked.
 
-use shard_protocol::{BlobName, CellHandle, CollectionName, Epoch, Revision, RowHandle};
+use shard_protocol::{
+    BlobName, CellHandle, CollectionName, CommitName, Epoch, Revision, RowHandle,
+};
 
 /// Why an engine could not do what it was asked.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]
@@ -58,6 +60,22 @@ pub enum StoreError {
         /// The latest revision.
         latest: Revision,
     },
+    /// A change that comes from another commit than the one that is held.
+    #[error(
+        "the collection is at {} and this change comes from {}: another copy of the vault was \
+         published in between",
+        commit(*.held),
+        commit(*.given)
+    )]
+    Forked {
+        /// The commit that the change comes from.
+        given: Option<CommitName>,
+        /// The commit that is held.
+        held: Option<CommitName>,
+    },
+    /// A change of a publish after which another one has begun.
+    #[error("another publish has begun since: this one cannot go on")]
+    Overtaken,
     /// No such blob.
     #[error("the server holds no blob {0}")]
     UnknownBlob(BlobName),
@@ -77,4 +95,9 @@ pub enum StoreError {
         /// What came of it.
         reason: String,
     },
+}
+
+/// A commit in words.
+fn commit(name: Option<CommitName>) -> String {
+    name.map_or_else(|| "no commit".to_owned(), |name| format!("commit {name}"))
 }

@@ -54,7 +54,10 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
             let searcher = vault.searcher(remote)?;
             let outcome = batch.search(&searcher, parallel, &output);
             remote::warn_if_apart(searcher.server(), searcher.collection());
-            outcome
+            outcome.map_err(|error| match error.downcast::<Error>() {
+                Ok(error) => searcher.diagnose(error).into(),
+                Err(error) => error,
+            })
         }
         None => {
             let parallel = arguments.parallel.unwrap_or(cores);

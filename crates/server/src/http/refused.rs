@@ -63,11 +63,13 @@ impl Refused {
             | RefusalCode::UnknownRow
             | RefusalCode::UnknownBlob
             | RefusalCode::UnknownSession => StatusCode::NOT_FOUND,
-            RefusalCode::WrongWidth | RefusalCode::Stale => StatusCode::CONFLICT,
+            RefusalCode::WrongWidth | RefusalCode::Stale | RefusalCode::Forked => {
+                StatusCode::CONFLICT
+            }
             RefusalCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             RefusalCode::Busy => StatusCode::TOO_MANY_REQUESTS,
             RefusalCode::Storage => StatusCode::INSUFFICIENT_STORAGE,
-            RefusalCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            RefusalCode::Internal | RefusalCode::Damaged => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }

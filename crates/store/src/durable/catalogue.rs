@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shard_protocol::{CollectionName, Epoch, Revision};
+use shard_protocol::{CollectionName, Epoch};
 
 use super::key::CollectionId;
 use super::record::{CollectionRecord, EpochRecord};
 use crate::StoreError;
-use crate::rules::{self, EpochShape, Rules};
+use crate::rules::{self, EpochShape, Lineage, Rules};
 
 /// A collection: its record and those of its epochs.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(super) struct CatalogueEntry {
 
 impl CatalogueEntry {
     pub(super) fn new(id: CollectionId) -> Self {
-        let record = CollectionRecord { id, revision: Revision(0), current: None, blobs: 0 };
+        let record = CollectionRecord { id, lineage: Lineage::default(), current: None, blobs: 0 };
         Self { record, epochs: BTreeMap::new(), changed: 0 }
     }
 
@@ -34,8 +34,8 @@ impl CatalogueEntry {
 impl Rules for CatalogueEntry {
     type Epoch = EpochRecord;
 
-    fn revision(&self) -> Revision {
-        self.record.revision
+    fn lineage(&self) -> &Lineage {
+        &self.record.lineage
     }
 
     fn current(&self) -> Option<Epoch> {

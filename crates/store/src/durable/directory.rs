@@ -17,7 +17,9 @@ const SWEEPING: &str = "remove old row files";
 const CURRENT: &str = "CURRENT";
 const LOCK: &str = "LOCK";
 /// First line of `CURRENT`: what this is, and the version of the layout.
-const MAGIC: &str = "shard rows 1";
+const MAGIC: &str = "shard rows 2";
+/// The same of the version before, which is not read.
+const BEFORE: &str = "shard rows 1";
 const PREFIX: &str = "rows-";
 const SUFFIX: &str = ".redb";
 /// What a file is called until it is whole.
@@ -199,6 +201,11 @@ pub(super) fn current(directory: &Path) -> Result<Option<u64>, StoreError> {
     match fs::read_to_string(&path) {
         Ok(text) => match text.strip_suffix('\n').and_then(|text| text.split_once('\n')) {
             Some((MAGIC, name)) if generation(name).is_some() => Ok(generation(name)),
+            Some((BEFORE, _)) => refuse(format!(
+                "{} holds rows of layout version 1 and this program reads version 2: name another \
+                 directory and publish the vaults again",
+                directory.display()
+            )),
             _ => refuse(format!("{} is damaged or of another version", path.display())),
         },
         Err(error) if error.kind() == ErrorKind::NotFound => {

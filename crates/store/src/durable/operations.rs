@@ -3,8 +3,8 @@
 use std::ops::Bound;
 
 use shard_protocol::{
-    BlobName, Candidates, CollectionName, CollectionState, Epoch, Revision, RowBatch, RowHandle,
-    RowMac,
+    Advance, BlobName, Candidates, CollectionName, CollectionState, CommitName, Epoch, RowBatch,
+    RowHandle, RowMac,
 };
 
 use super::RedbRows;
@@ -12,16 +12,30 @@ use super::cache::Stale;
 use super::catalogue::CatalogueEntry;
 use super::database::{View, guarded};
 use super::draft::Draft;
-use super::key::{Table, blob_name, damaged, words};
+use super::key::{CollectionId, Table, blob_name, damaged, words};
 use super::record::{EpochRecord, NameRecord, decode_word, encode_row, row_bytes};
 use crate::rules::{Rules, room_for_blob};
 use crate::{EpochStatistics, Fetched, RowStore, StoreError};
 
+/// Tables with the rows of an epoch.
+const OF_ROWS: [Table; 3] = [Table::Rows, Table::Names, Table::Tombstones];
+
 impl RowStore for RedbRows {
+    fn begin(&self, collection: &CollectionName, advance: &Advance) -> Result<(), StoreError> {
+        self.change("begin a publish", |draft| {
+            let mut held = draft.collection(collection)?;
+            if !held.may_begin(advance)? {
+                return Ok(());
+            }
+            held.record.lineage.begin(advance);
+            draft.put_collection(collection, held)
+        })
+    }
+
     fn upsert(
         &self,
         collection: &CollectionName,
-        revision: Revision,
+        advance: &Advance,
         batch: RowBatch,
         macs: &[RowMac],
     ) -> Result<(), StoreError> {
@@ -29,7 +43,7 @@ impl RowStore for RedbRows {
         let (number, width) = (batch.epoch(), batch.width());
         self.change("store rows", |draft| {
             let mut held = draft.collection(collection)?;
-            held.may_upsert(revision, number, width)?;
+            held.may_upsert(advance, number, width)?;
             let known = held.epochs.get(&number).copied();
             let mut epoch = known.unwrap_or(EpochRecord { width, rows: 0 });
             let id = held.record.id;
@@ -53,7 +67,7 @@ impl RowStore for RedbRows {
                 draft.put(Table::Rows, &key, encode_row(&row.coordinates))?;
             }
             put_epoch(draft, &mut held, number, epoch)?;
-            held.record.revision = revision;
+            held.record.lineage.begin(advance);
             draft.put_collection(collection, held)
         })
     }
@@ -61,13 +75,13 @@ impl RowStore for RedbRows {
     fn delete(
         &self,
         collection: &CollectionName,
-        revision: Revision,
+        advance: &Advance,
         epoch: Epoch,
         handles: &[RowHandle],
     ) -> Result<usize, StoreError> {
         self.change("delete rows", |draft| {
             let mut held = CatalogueEntry::clone(draft.catalogue().known(collection)?);
-            held.may_delete(revision, epoch)?;
+            held.may_delete(advance, epoch)?;
             let (mut record, id) = (*held.epoch(epoch)?, held.record.id);
             let mut gone = 0;
             for &handle in handles {
@@ -77,14 +91,14 @@ impl RowStore for RedbRows {
                 };
                 draft.remove(Table::Names, &name)?;
                 draft.remove(Table::Rows, &id.row(epoch, old.cell, handle))?;
-                draft.put(Table::Tombstones, &name, revision.0.to_le_bytes().to_vec())?;
+                draft.put(Table::Tombstones, &name, advance.revision.0.to_le_bytes().to_vec())?;
                 draft.stale(Stale::Row((id, epoch, old.cell), handle));
                 draft.leave_row(row_bytes(record.width));
                 gone += 1;
             }
             record.rows -= gone as u64;
             put_epoch(draft, &mut held, epoch, record)?;
-            held.record.revision = revision;
+            held.record.lineage.begin(advance);
             draft.put_collection(collection, held)?;
             Ok(gone)
         })
@@ -93,27 +107,41 @@ impl RowStore for RedbRows {
     fn activate(
         &self,
         collection: &CollectionName,
-        revision: Revision,
+        advance: &Advance,
         epoch: Epoch,
     ) -> Result<(), StoreError> {
         self.change("activate an epoch", |draft| {
             let mut held = CatalogueEntry::clone(draft.catalogue().known(collection)?);
-            held.may_activate(revision, epoch)?;
+            if !held.may_activate(advance, epoch)? {
+                return Ok(());
+            }
             let kept = *held.epoch(epoch)?;
             for &old in held.epochs.keys().filter(|other| **other != epoch) {
-                let prefix = held.record.id.epoch(old);
-                let mut bytes = 0;
-                for table in [Table::Rows, Table::Names, Table::Tombstones] {
-                    bytes += draft.remove_prefix(table, &prefix)?;
-                }
-                draft.remove(Table::Epochs, &prefix)?;
-                draft.leave_epoch(bytes);
-                draft.stale(Stale::Epoch(held.record.id, old));
+                erase_epoch(draft, held.record.id, old)?;
             }
             held.epochs = [(epoch, kept)].into();
             held.record.current = Some(epoch);
-            held.record.revision = revision;
+            held.record.lineage.reach(advance);
             draft.put_collection(collection, held)
+        })
+    }
+
+    fn reset(
+        &self,
+        collection: &CollectionName,
+        from: Option<CommitName>,
+    ) -> Result<(), StoreError> {
+        self.change("reset a collection", |draft| {
+            let Some(held) = draft.catalogue().0.get(collection).cloned() else { return Ok(()) };
+            if !held.may_reset(from)? {
+                return Ok(());
+            }
+            let id = held.record.id;
+            held.epochs.keys().try_for_each(|&epoch| erase_epoch(draft, id, epoch))?;
+            let mut empty = CatalogueEntry::new(id);
+            empty.record.blobs = held.record.blobs;
+            empty.record.lineage = held.record.lineage.forgotten();
+            draft.put_collection(collection, empty)
         })
     }
 
@@ -193,14 +221,7 @@ impl RowStore for RedbRows {
             };
             let prefix = held.record.id.prefix();
             let mut bytes = 0;
-            for table in [
-                Table::Rows,
-                Table::Names,
-                Table::Tombstones,
-                Table::Epochs,
-                Table::Blobs,
-                Table::Lengths,
-            ] {
+            for table in OF_ROWS.into_iter().chain([Table::Epochs, Table::Blobs, Table::Lengths]) {
                 bytes += draft.remove_prefix(table, &prefix)?;
             }
             draft.remove_collection(collection)?;
@@ -221,6 +242,11 @@ impl RowStore for RedbRows {
         self.change("store a blob", |draft| {
             let mut held = draft.collection(collection)?;
             let key = held.record.id.blob(name);
+            // One that is damaged is replaced.
+            let same = draft.read(Table::Blobs, &key, |kept| Some(kept == sealed));
+            if matches!(same, Ok(Some(true))) {
+                return Ok(());
+            }
             let length = (sealed.len() as u64).to_le_bytes().to_vec();
             if draft.put(Table::Lengths, &key, length)?.is_none() {
                 room_for_blob(held.record.blobs as usize)?;
@@ -241,11 +267,21 @@ impl RowStore for RedbRows {
         })
     }
 
-    fn blobs(&self, collection: &CollectionName) -> Result<Vec<(BlobName, u64)>, StoreError> {
+    fn blobs(
+        &self,
+        collection: &CollectionName,
+        after: Option<&BlobName>,
+        most: usize,
+    ) -> Result<Vec<(BlobName, u64)>, StoreError> {
         self.viewing("list blobs", |view| {
             let id = view.catalogue.known(collection)?.record.id;
+            let last = after.map(|name| id.blob(name));
+            let from = last.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(&key[..]));
             let mut list = Vec::new();
-            view.scan(Table::Lengths, &id.prefix(), Bound::Unbounded, |key, record| {
+            view.scan(Table::Lengths, &id.prefix(), from, |key, record| {
+                if list.len() == most {
+                    return Ok(false);
+                }
                 let body = Table::Lengths.unseal(key, record)?;
                 let entry = blob_name(key).zip(decode_word(body));
                 let ((_, name), length) = entry.ok_or_else(|| damaged(Table::Lengths))?;
@@ -286,6 +322,19 @@ impl RedbRows {
             guarded(view.database().condition(), doing, || read(&view))
         })
     }
+}
+
+/// Removes an epoch with its rows.
+fn erase_epoch(draft: &mut Draft<'_>, id: CollectionId, epoch: Epoch) -> Result<(), StoreError> {
+    let prefix = id.epoch(epoch);
+    let mut bytes = 0;
+    for table in OF_ROWS {
+        bytes += draft.remove_prefix(table, &prefix)?;
+    }
+    draft.remove(Table::Epochs, &prefix)?;
+    draft.leave_epoch(bytes);
+    draft.stale(Stale::Epoch(id, epoch));
+    Ok(())
 }
 
 fn put_epoch(
