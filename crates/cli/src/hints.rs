@@ -30,6 +30,7 @@ fn of_client(error: &ClientError) -> Option<&'static str> {
         ClientError::Outdated { .. } => "`shard restore` fetches the copy kept on the server",
         ClientError::Behind { .. } => "`shard restore` fetches the copy kept on the server",
         ClientError::Forked { .. } => "`shard publish --replace` puts this copy in its place",
+        ClientError::UnknownState { .. } => "`shard publish --replace` does so",
         ClientError::Unpublished { .. }
         | ClientError::Incomplete { .. }
         | ClientError::DamagedRows { .. } => "run `shard publish`",

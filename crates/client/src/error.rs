@@ -172,6 +172,15 @@ pub enum ClientError {
         /// What is damaged.
         what: String,
     },
+    /// Which state the server holds is lost.
+    #[error(
+        "the server's record of this collection is damaged ({what}), so it is not known which state \
+         was published last: replace it deliberately, with the latest copy of the vault"
+    )]
+    UnknownState {
+        /// What is damaged.
+        what: String,
+    },
     /// The server says that it holds this very state of the vault, and does not hold all of it.
     #[error(
         "{reason}, though the server says that it holds this state of the vault: a publish is under \

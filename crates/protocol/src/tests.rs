@@ -254,8 +254,12 @@ fn every_message_checks_that_the_leak_named_is_the_leak_meant() {
         let handles = declassify(vec![RowHandle(1)], CandidateHandles);
         drop(DeleteRows::new(advance(CollectionShape), epoch(CollectionShape), handles));
     });
-    refuses("a commit", &|| drop(BeginPublish::new(advance(Leak::StoredRows))));
-    refuses("a commit to forget", &|| drop(ResetCollection::new(declassify(None, StoredRows))));
+    refuses("a commit", &|| {
+        let _ = BeginPublish::new(advance(StoredRows));
+    });
+    refuses("a commit to forget", &|| {
+        let _ = ResetCollection::new(declassify(None, StoredRows));
+    });
     refuses("a revision", &|| {
         let _ = ActivateEpoch::new(advance(Leak::RequestShape), epoch(CollectionShape));
     });

@@ -95,6 +95,7 @@ fn store_code(error: &StoreError) -> RefusalCode {
         StoreError::Width { .. } => RefusalCode::WrongWidth,
         StoreError::UnknownBlob(_) => RefusalCode::UnknownBlob,
         StoreError::TooMany { .. } => RefusalCode::TooLarge,
+        StoreError::Damaged { .. } => RefusalCode::Damaged,
         StoreError::Engine { .. } => RefusalCode::Storage,
         _ => RefusalCode::Internal,
     }

@@ -87,7 +87,16 @@ pub enum StoreError {
         /// The limit.
         most: usize,
     },
-    /// The disk refused, or what it holds is damaged.
+    /// What is held of a collection is damaged.
+    #[error(
+        "damaged: {what}; a verification says more, and a snapshot or a publish of the whole vault \
+         brings it back"
+    )]
+    Damaged {
+        /// What is damaged.
+        what: String,
+    },
+    /// The disk refused.
     #[error("cannot {doing}: {reason}")]
     Engine {
         /// What was tried.

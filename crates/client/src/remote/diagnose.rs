@@ -56,11 +56,10 @@ fn refused_rows(error: &ClientError) -> Option<String> {
         ClientError::Outdated { reason }
         | ClientError::Unpublished { reason }
         | ClientError::Revoked { reason } => Some(reason.clone()),
-        ClientError::Refused(Refusal { code, text })
-            if matches!(code, RefusalCode::UnknownRow | RefusalCode::WrongWidth) =>
-        {
-            Some(text.clone())
-        }
+        ClientError::Refused(Refusal {
+            code: RefusalCode::UnknownRow | RefusalCode::WrongWidth,
+            text,
+        }) => Some(text.clone()),
         _ => None,
     }
 }

@@ -72,9 +72,29 @@ pub fn publish(
     transport: &impl Transport<Error: Into<ClientError>>,
     watch: &Watch<'_>,
 ) -> Result<Published, ClientError> {
+    let once = || publish_once(collection, published, lineage, options, transport, watch);
+    match once() {
+        // The server has noticed only now, and says so from now on: everything is sent anew.
+        Err(ClientError::DamagedRows { .. }) => once(),
+        outcome => outcome,
+    }
+}
+
+fn publish_once(
+    collection: &Collection,
+    published: &RowBatch,
+    lineage: Lineage<'_>,
+    options: PublishOptions,
+    transport: &impl Transport<Error: Into<ClientError>>,
+    watch: &Watch<'_>,
+) -> Result<Published, ClientError> {
     let id = collection.vault_id().ok_or(ClientError::SearchOnly)?;
     let mut state = describe(transport)?;
-    let owner = owner(id, transport)?;
+    let owner = match owner(id, transport) {
+        // It is not known any more, and what was published neither.
+        Err(ClientError::DamagedRows { .. }) if state.damage.is_some() => Owner::Nobody,
+        known => known?,
+    };
     let start = Start::decide(&state, owner, lineage, options)?;
     if start == Start::Anew {
         let from = declassify(state.commit, Leak::CollectionShape);
@@ -151,10 +171,16 @@ impl Start {
             (_, Standing::Behind | Standing::Forked) if options.replace => Self::Anew,
             (_, Standing::Behind) => return Err(ClientError::behind(state, lineage.head)),
             (_, Standing::Forked) => return Err(ClientError::forked(state, lineage)),
-            // The vault has everything that was there.
-            _ if state.damage.is_some() => Self::Anew,
-            (_, Standing::Same) => Self::Again,
-            (_, Standing::Ahead | Standing::Unpublished) => Self::Onward,
+            (_, standing) => match (&state.damage, standing) {
+                (None, Standing::Same) => Self::Again,
+                (None, _) => Self::Onward,
+                // Perhaps the commit went with what is damaged, and it was a later one.
+                (Some(what), Standing::Unpublished) if !options.replace => {
+                    return Err(ClientError::UnknownState { what: what.clone() });
+                }
+                // The vault has everything that was there.
+                (Some(_), _) => Self::Anew,
+            },
         })
     }
 }

@@ -9,6 +9,7 @@ mod vaults;
 mod backup;
 mod batch;
 mod connection;
+mod damage;
 mod diagnose;
 mod publish;
 mod sessions;

@@ -236,7 +236,12 @@ fn described(server: &Server, name: &CollectionName) -> Result<Value, Refused> {
         .map(|state| json!({ "epoch": state.epoch.0, "width": state.width, "rows": state.rows }))
         .collect();
     let current = current.map(|epoch| epoch.0);
-    let (blobs, blob_bytes) = blob_totals(server, name)?;
+    let (blobs, blob_bytes) = match blob_totals(server, name) {
+        Ok((count, bytes)) => (Some(count), Some(bytes)),
+        // The others are to be listed all the same.
+        Err(StoreError::Damaged { .. }) => (None, None),
+        Err(error) => return Err(error.into()),
+    };
     Ok(json!({
         "name": name.as_str(),
         "revision": revision.0,

@@ -78,7 +78,10 @@ impl From<ServerError> for Refused {
     /// What went wrong within the server is for its operator to know; the client is told only
     /// that it did.
     fn from(error: ServerError) -> Self {
-        if matches!(error.code(), RefusalCode::Storage | RefusalCode::Internal) {
+        if matches!(
+            error.code(),
+            RefusalCode::Storage | RefusalCode::Internal | RefusalCode::Damaged
+        ) {
             tracing::warn!(%error, "a request failed");
         }
         Self { refusal: error.refusal(), retry_after: None }

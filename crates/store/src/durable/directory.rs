@@ -22,6 +22,8 @@ const MAGIC: &str = "shard rows 2";
 const BEFORE: &str = "shard rows 1";
 const PREFIX: &str = "rows-";
 const SUFFIX: &str = ".redb";
+/// How the names of damaged row files begin that were set aside.
+const ASIDE: &str = "damaged-rows-";
 /// What a file is called until it is whole.
 const PARTIAL: &str = ".partial";
 
@@ -109,6 +111,12 @@ impl Directory {
     pub(super) fn adopt(&self, new: &Path, name: &Path) -> Result<(), StoreError> {
         fs::rename(new, name).map_err(disk("name a row file", name))?;
         self.sync()
+    }
+
+    /// Where the row file of a generation is kept when it is damaged: a name that nothing has.
+    pub(super) fn aside(&self, generation: u64) -> PathBuf {
+        let name = |number: u32| self.path.join(format!("{ASIDE}{generation:08}-{number}{SUFFIX}"));
+        (1..).map(name).find(|path| !path.exists()).expect("there are names enough")
     }
 
     /// Makes the row file of a generation the one that counts; [`Self::sync`] makes it last.

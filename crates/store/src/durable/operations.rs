@@ -41,7 +41,7 @@ impl RowStore for RedbRows {
     ) -> Result<(), StoreError> {
         assert_eq!(macs.len(), batch.rows().len(), "a MAC for every row");
         let (number, width) = (batch.epoch(), batch.width());
-        self.change("store rows", |draft| {
+        let work = |draft: &mut Draft<'_>| {
             let mut held = draft.collection(collection)?;
             held.may_upsert(advance, number, width)?;
             let known = held.epochs.get(&number).copied();
@@ -69,7 +69,8 @@ impl RowStore for RedbRows {
             put_epoch(draft, &mut held, number, epoch)?;
             held.record.lineage.begin(advance);
             draft.put_collection(collection, held)
-        })
+        };
+        self.noticing(collection, || self.change("store rows", work))
     }
 
     fn delete(
@@ -79,7 +80,7 @@ impl RowStore for RedbRows {
         epoch: Epoch,
         handles: &[RowHandle],
     ) -> Result<usize, StoreError> {
-        self.change("delete rows", |draft| {
+        let work = |draft: &mut Draft<'_>| {
             let mut held = CatalogueEntry::clone(draft.catalogue().known(collection)?);
             held.may_delete(advance, epoch)?;
             let (mut record, id) = (*held.epoch(epoch)?, held.record.id);
@@ -101,7 +102,8 @@ impl RowStore for RedbRows {
             held.record.lineage.begin(advance);
             draft.put_collection(collection, held)?;
             Ok(gone)
-        })
+        };
+        self.noticing(collection, || self.change("delete rows", work))
     }
 
     fn activate(
@@ -110,7 +112,7 @@ impl RowStore for RedbRows {
         advance: &Advance,
         epoch: Epoch,
     ) -> Result<(), StoreError> {
-        self.change("activate an epoch", |draft| {
+        let work = |draft: &mut Draft<'_>| {
             let mut held = CatalogueEntry::clone(draft.catalogue().known(collection)?);
             if !held.may_activate(advance, epoch)? {
                 return Ok(());
@@ -123,7 +125,8 @@ impl RowStore for RedbRows {
             held.record.current = Some(epoch);
             held.record.lineage.reach(advance);
             draft.put_collection(collection, held)
-        })
+        };
+        self.noticing(collection, || self.change("activate an epoch", work))
     }
 
     fn reset(
@@ -131,6 +134,9 @@ impl RowStore for RedbRows {
         collection: &CollectionName,
         from: Option<CommitName>,
     ) -> Result<(), StoreError> {
+        if self.damage(collection).is_some() {
+            return self.reset_damaged(collection, from);
+        }
         self.change("reset a collection", |draft| {
             let Some(held) = draft.catalogue().0.get(collection).cloned() else { return Ok(()) };
             if !held.may_reset(from)? {
@@ -151,7 +157,9 @@ impl RowStore for RedbRows {
         epoch: Epoch,
         candidates: &Candidates,
     ) -> Result<Fetched, StoreError> {
-        self.reading(|| self.fetch_once(collection, epoch, candidates))
+        self.noticing(collection, || {
+            self.reading(|| self.fetch_once(collection, epoch, candidates))
+        })
     }
 
     fn width(&self, collection: &CollectionName, epoch: Epoch) -> Result<usize, StoreError> {
@@ -165,8 +173,11 @@ impl RowStore for RedbRows {
         after: Option<RowHandle>,
         most: usize,
     ) -> Result<Vec<(RowHandle, RowMac)>, StoreError> {
-        self.viewing("list MACs", |view| {
-            let Ok(held) = view.catalogue.known(collection) else { return Ok(Vec::new()) };
+        let list = |view: &View| {
+            if !view.catalogue.0.contains_key(collection) {
+                return Ok(Vec::new());
+            }
+            let held = view.catalogue.known(collection)?;
             let id = held.record.id;
             let last = after.map(|handle| id.named(epoch, handle));
             let from = last.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(&key[..]));
@@ -182,7 +193,8 @@ impl RowStore for RedbRows {
                 Ok(true)
             })?;
             Ok(page)
-        })
+        };
+        self.noticing(collection, || self.viewing("list MACs", list))
     }
 
     fn statistics(
@@ -190,7 +202,7 @@ impl RowStore for RedbRows {
         collection: &CollectionName,
         epoch: Epoch,
     ) -> Result<EpochStatistics, StoreError> {
-        self.viewing("count rows", |view| {
+        let count = |view: &View| {
             let held = view.catalogue.known(collection)?;
             let record = held.epoch(epoch)?;
             let (mut rows, mut cells, mut last) = (0, 0, None);
@@ -202,12 +214,14 @@ impl RowStore for RedbRows {
                 Ok(true)
             })?;
             Ok(EpochStatistics { rows, cells, width: record.width })
-        })
+        };
+        self.noticing(collection, || self.viewing("count rows", count))
     }
 
     fn describe(&self, collection: &CollectionName) -> Result<CollectionState, StoreError> {
         let view = self.view();
-        Ok(view.catalogue.0.get(collection).map(|held| held.state()).unwrap_or_default())
+        let state = view.catalogue.0.get(collection).map(|held| held.state()).unwrap_or_default();
+        Ok(CollectionState { damage: self.damage(collection), ..state })
     }
 
     fn collections(&self) -> Result<Vec<CollectionName>, StoreError> {
@@ -215,6 +229,9 @@ impl RowStore for RedbRows {
     }
 
     fn drop_collection(&self, collection: &CollectionName) -> Result<bool, StoreError> {
+        if self.damage(collection).is_some() {
+            return self.drop_damaged(collection).map(|()| true);
+        }
         self.change("drop a collection", |draft| {
             let Some(held) = draft.catalogue().0.get(collection).cloned() else {
                 return Ok(false);
@@ -261,7 +278,7 @@ impl RowStore for RedbRows {
 
     fn blob(&self, collection: &CollectionName, name: &BlobName) -> Result<Vec<u8>, StoreError> {
         self.viewing("read a blob", |view| {
-            let key = view.catalogue.known(collection)?.record.id.blob(name);
+            let key = view.catalogue.number(collection)?.blob(name);
             let blob = view.read(Table::Blobs, &key, |body| Some(body.to_vec()))?;
             blob.ok_or_else(|| StoreError::UnknownBlob(name.clone()))
         })
@@ -274,7 +291,7 @@ impl RowStore for RedbRows {
         most: usize,
     ) -> Result<Vec<(BlobName, u64)>, StoreError> {
         self.viewing("list blobs", |view| {
-            let id = view.catalogue.known(collection)?.record.id;
+            let id = view.catalogue.number(collection)?;
             let last = after.map(|name| id.blob(name));
             let from = last.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(&key[..]));
             let mut list = Vec::new();
