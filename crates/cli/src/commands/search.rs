@@ -54,9 +54,15 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
             let searcher = vault.searcher(remote)?;
             let outcome = batch.search(&searcher, parallel, &output);
             remote::warn_if_apart(searcher.server(), searcher.collection());
-            outcome.map_err(|error| match error.downcast::<Error>() {
-                Ok(error) => searcher.diagnose(error).into(),
-                Err(error) => error,
+            outcome.map_err(|error| {
+                // What has a context says already what happened.
+                if !error.chain().next().is_some_and(|outermost| outermost.is::<Error>()) {
+                    return error;
+                }
+                match error.downcast::<Error>() {
+                    Ok(error) => searcher.diagnose(error).into(),
+                    Err(error) => error,
+                }
             })
         }
         None => {
