@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use shard_protocol::{
-    ActivateEpoch, BlobName, Candidates, CellHandle, CollectionName, DeleteBlob, DeleteRows,
-    Disclosed, Epoch, FetchBlob, Leak, Limits, ListMacs, MessageKind, OpenSession,
-    OpenSlotsSession, PublishRows, PutBlob, RerankRequest, Revision, Row, RowBatch, RowHandle,
-    RowMac, SessionId, SlotsRequest, declassify,
+    ActivateEpoch, Advance, BeginPublish, BlobName, Candidates, CellHandle, CollectionName,
+    CommitName, DeleteBlob, DeleteRows, Disclosed, Epoch, FetchBlob, Leak, Limits, ListBlobs,
+    ListMacs, MessageKind, OpenSession, OpenSlotsSession, PublishRows, PutBlob, RerankRequest,
+    ResetCollection, Revision, Row, RowBatch, RowHandle, RowMac, SessionId, SlotsRequest,
+    declassify,
 };
 use shard_rlwe::slots::{SlotsClient, SlotsLayout, SlotsParameters};
 use shard_rlwe::{
@@ -57,11 +58,13 @@ pub fn server() -> Server {
 /// The same rows with MACs, as they are published.
 pub fn publish() -> PublishRows {
     let macs = (1..=5).map(|byte| RowMac([byte; 16])).collect();
-    PublishRows::new(revision(), rows(), declassify(macs, Leak::StoredRows))
+    PublishRows::new(advance(0, 0), rows(), declassify(macs, Leak::StoredRows))
 }
 
-fn revision() -> Disclosed<Revision> {
-    declassify(Revision(4), Leak::CollectionShape)
+/// From what [`server`] holds, or from itself once it is activated.
+fn advance(from: u8, turn: u64) -> Disclosed<Advance> {
+    let (from, to) = (Some(CommitName([from; 16])), CommitName([1; 16]));
+    declassify(Advance { from, to, revision: Revision(4), turn }, Leak::CollectionShape)
 }
 
 fn blob() -> Disclosed<BlobName> {
@@ -75,15 +78,18 @@ pub fn keeping() -> Vec<Vec<u8>> {
     let after = declassify(RowHandle(2), Leak::StoredRows);
     vec![
         publish().encode(),
-        ActivateEpoch::new(revision(), epoch()).encode(),
+        BeginPublish::new(advance(0, 1)).encode(),
+        ActivateEpoch::new(advance(0, 1), epoch()).encode(),
         ListMacs::new(epoch(), None).encode(),
         ListMacs::new(epoch(), Some(after)).encode(),
-        DeleteRows::new(revision(), epoch(), gone).encode(),
+        DeleteRows::new(advance(1, 1), epoch(), gone).encode(),
         MessageKind::Describe.bare(),
         PutBlob::new(blob(), sealed).encode(),
         FetchBlob::new(blob()).encode(),
-        MessageKind::ListBlobs.bare(),
+        ListBlobs::new(None, 10).encode(),
+        ListBlobs::new(Some(blob()), 10).encode(),
         DeleteBlob::new(blob()).encode(),
+        ResetCollection::new(declassify(Some(CommitName([1; 16])), Leak::CollectionShape)).encode(),
     ]
 }
 

@@ -5,10 +5,10 @@ use std::sync::LazyLock;
 use bolero::check;
 use shard_fuzz::{SCRIPT_BYTES, damage, messages};
 use shard_protocol::{
-    ActivateEpoch, Blob, BlobList, CollectionName, CollectionState, DeleteBlob, DeleteRows,
-    FetchBlob, ListMacs, MessageKind, OpenSession, OpenSlotsSession, PublishRows, PutBlob, Refusal,
-    RefusalCode, RerankRequest, RerankResponse, RowBatch, RowMacs, SlotsRequest, SlotsResponse,
-    message_kind,
+    ActivateEpoch, BeginPublish, Blob, BlobList, CollectionName, CollectionState, DeleteBlob,
+    DeleteRows, FetchBlob, ListBlobs, ListMacs, MessageKind, OpenSession, OpenSlotsSession,
+    PublishRows, PutBlob, Refusal, RefusalCode, RerankRequest, RerankResponse, ResetCollection,
+    RowBatch, RowMacs, SlotsRequest, SlotsResponse, message_kind,
 };
 use shard_rlwe::slots::SlotsClient;
 use shard_server::Server;
@@ -77,7 +77,10 @@ fn decode_as_everything(bytes: &[u8]) {
         ListMacs,
         RowMacs,
         DeleteRows,
+        BeginPublish,
         ActivateEpoch,
+        ResetCollection,
+        ListBlobs,
         CollectionState,
         PutBlob,
         FetchBlob,

@@ -28,7 +28,12 @@ fn of_client(error: &ClientError) -> Option<&'static str> {
     Some(match error {
         ClientError::Overflow(_) => "`shard refit` fits a new model",
         ClientError::Outdated { .. } => "`shard restore` fetches the copy kept on the server",
-        ClientError::Unpublished { .. } => "run `shard publish`",
+        ClientError::Behind { .. } => "`shard restore` fetches the copy kept on the server",
+        ClientError::Forked { .. } => "`shard publish --replace` puts this copy in its place",
+        ClientError::UnknownState { .. } => "`shard publish --replace` does so",
+        ClientError::Unpublished { .. }
+        | ClientError::Incomplete { .. }
+        | ClientError::DamagedRows { .. } => "run `shard publish`",
         ClientError::Revoked { .. } => "owners make them with `shard export`",
         ClientError::AnotherVault => "--replace puts this vault in its place",
         ClientError::RowsOnServer => "name the server with --server",

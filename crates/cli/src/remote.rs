@@ -14,7 +14,7 @@ use shard::remote::{
 use shard::{ClientError, Collection, VaultAccess};
 use zeroize::Zeroizing;
 
-use crate::output::{bytes, grouped, note};
+use crate::output::{bytes, grouped, note, printable};
 
 const TOKEN_VARIABLE: &str = "SHARD_TOKEN";
 
@@ -124,6 +124,8 @@ pub struct ServerStatus {
     pub rows: u64,
     /// Epochs that are being published.
     pub pending: Vec<u64>,
+    /// What the server has noticed to be damaged of the collection.
+    pub damage: Option<String>,
     /// Generation and bytes of the backup, where there is one and the token shows it.
     pub backup: Option<BackupStatus>,
     /// Whether the token shows it.
@@ -162,6 +164,7 @@ pub fn server_status(remote: &Remote, collection: &Collection) -> Result<ServerS
         epoch: state.current.map(|epoch| epoch.0),
         rows: state.epochs.iter().find(current).map_or(0, |held| held.rows),
         pending: state.epochs.iter().filter(|held| !current(held)).map(|h| h.epoch.0).collect(),
+        damage: state.damage,
         backup,
         backup_shown,
         access: collection.access(),
@@ -209,6 +212,10 @@ impl ServerStatus {
             format!("published    {published}"),
             format!("backup       {backup}"),
         ];
+        if let Some(what) = &self.damage {
+            let next = self.to_do("shard publish", "tell its owner");
+            lines.push(format!("damaged      {}{next}", printable(what)));
+        }
         if !self.pending.is_empty() {
             lines.push(format!("unfinished   epoch {:?}: shard publish", self.pending));
         }

@@ -3,14 +3,18 @@
 use std::convert::Infallible;
 
 use shard_geometry::{CellsError, PcaError, RouteError, SplitError, TuneError, VectorError};
-use shard_protocol::{CandidateError, DecodeError, Refusal, RefusalCode, RowHandle};
+#[cfg(feature = "remote")]
+use shard_protocol::CollectionState;
+use shard_protocol::{
+    CandidateError, CommitName, DecodeError, Refusal, RefusalCode, Revision, RowHandle,
+};
 #[cfg(feature = "slots")]
 use shard_rlwe::slots::SlotsError;
 use shard_rlwe::{EntropyError, OperandOverflow, SessionSpent};
 
 use crate::payload::PayloadError;
 #[cfg(feature = "remote")]
-use crate::remote::{BackupError, RemoteError};
+use crate::remote::{BackupError, Head, Lineage, RemoteError};
 use crate::vault::VaultError;
 
 /// Why the client could not do what it was asked.
@@ -123,6 +127,72 @@ pub enum ClientError {
         /// What shows it.
         reason: String,
     },
+    /// The server is at a later revision than this copy of the vault.
+    #[error(
+        "the server is at revision {server} and this copy of the vault at revision {ours}: another \
+         copy was published since; bring this copy forward to the server's state, then try again; \
+         nothing was changed"
+    )]
+    Behind {
+        /// Revision of the server.
+        server: Revision,
+        /// Revision of the vault.
+        ours: Revision,
+    },
+    /// The server holds a commit that this copy of the vault does not come from.
+    #[error(
+        "this copy of the vault and the one that was published have parted: at revision {revision} \
+         the server has commit {server} and this copy {}, so both were changed since they were the \
+         same; nothing was changed now. Bring the server's state into a fresh copy, ingest there what \
+         only this one has, and publish that; or replace the server's state deliberately",
+        .ours.map_or_else(|| "has none".to_owned(), |name| format!("has {name}"))
+    )]
+    Forked {
+        /// Revision of the server.
+        revision: Revision,
+        /// Its commit.
+        server: CommitName,
+        /// The vault's commit at that revision.
+        ours: Option<CommitName>,
+    },
+    /// Another publish began or ended while this one was under way.
+    #[error(
+        "{reason}; what was sent of this publish does not count: publish again to see how the two \
+         stand"
+    )]
+    Overtaken {
+        /// What the server said.
+        reason: String,
+    },
+    /// The server's rows are damaged.
+    #[error(
+        "the server's rows are damaged: {what}; publish the vault again, which sends them anew"
+    )]
+    DamagedRows {
+        /// What is damaged.
+        what: String,
+    },
+    /// Which state the server holds is lost.
+    #[error(
+        "the server's record of this collection is damaged ({what}), so it is not known which state \
+         was published last: replace it deliberately, with the latest copy of the vault"
+    )]
+    UnknownState {
+        /// What is damaged.
+        what: String,
+    },
+    /// The server says that it holds this very state of the vault, and does not hold all of it.
+    #[error(
+        "{reason}, though the server says that it holds this state of the vault: a publish is under \
+         way or was cut off; publish again, which sends what is missing"
+    )]
+    Incomplete {
+        /// What is missing.
+        reason: String,
+    },
+    /// The collection that was searched is another vault's.
+    #[error("this collection holds the documents of another vault: check the address")]
+    NotThisVault,
     /// The server does not hold what is asked about.
     #[error("{reason}; publish the vault first")]
     Unpublished {
@@ -174,6 +244,25 @@ pub enum ClientError {
 impl From<Infallible> for ClientError {
     fn from(never: Infallible) -> Self {
         match never {}
+    }
+}
+
+#[cfg(feature = "remote")]
+impl ClientError {
+    /// For a vault that is behind what the server holds.
+    pub(crate) fn behind(state: &CollectionState, head: Head) -> Self {
+        Self::Behind { server: state.revision, ours: head.revision }
+    }
+
+    /// For a vault that does not come from what the server holds.
+    pub(crate) fn forked(state: &CollectionState, lineage: Lineage<'_>) -> Self {
+        let head = lineage.head;
+        let ours = match state.revision {
+            revision if revision == head.revision => Some(head.name),
+            revision => (lineage.commit_at)(revision),
+        };
+        let server = state.commit.unwrap_or_default();
+        Self::Forked { revision: state.revision, server, ours }
     }
 }
 

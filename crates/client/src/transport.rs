@@ -47,6 +47,8 @@ pub(crate) fn accepted(
 fn refused(refusal: Refusal) -> ClientError {
     match refusal.code {
         RefusalCode::Stale => ClientError::Outdated { reason: refusal.text },
+        RefusalCode::Forked => ClientError::Overtaken { reason: refusal.text },
+        RefusalCode::Damaged => ClientError::DamagedRows { what: refusal.text },
         RefusalCode::UnknownCollection | RefusalCode::UnknownEpoch => {
             ClientError::Unpublished { reason: refusal.text }
         }

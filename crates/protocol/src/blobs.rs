@@ -121,8 +121,62 @@ impl Blob {
     }
 }
 
-/// The blobs of a collection with their lengths: the answer to a bare
-/// [`MessageKind::ListBlobs`].
+/// Asks for the names of a collection's blobs, in their order, from after a name on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListBlobs {
+    after: Option<Disclosed<BlobName>>,
+    most: usize,
+}
+
+impl ListBlobs {
+    /// The page after a name, of at most so many names; the first page after `None`.
+    ///
+    /// # Panics
+    /// When `most` is zero or more than [`BlobList::PAGE`].
+    pub fn new(after: Option<Disclosed<BlobName>>, most: usize) -> Self {
+        assert!((1..=BlobList::PAGE).contains(&most), "a page has 1 to {} names", BlobList::PAGE);
+        Self { after: after.map(|name| name.accounted_under(Leak::SealedBlobs)), most }
+    }
+
+    /// The name after which the page begins.
+    pub fn after(&self) -> Option<&BlobName> {
+        self.after.as_deref()
+    }
+
+    /// Names on the page at most.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// The wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MessageKind::ListBlobs);
+        match self.after() {
+            Some(name) => write_name(&mut writer, name),
+            None => writer.u8(0), // no name is empty
+        }
+        writer.count(self.most);
+        writer.bytes
+    }
+
+    /// Reads the wire form.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(bytes, MessageKind::ListBlobs, limits)?;
+        let after = match reader.u8()? {
+            0 => None,
+            length => Some(read_name_of(&mut reader, length)?),
+        };
+        let most = reader.count("names on a page", BlobList::PAGE)?;
+        reader.finish()?;
+        if most == 0 {
+            return Err(DecodeError::Invalid("a page of no names"));
+        }
+        Ok(Self::new(after, most))
+    }
+}
+
+/// One page of a collection's blobs with their lengths: the answer to [`ListBlobs`]. The last page is
+/// the one that has fewer than were asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlobList {
     /// Names and lengths, ascending by name.
@@ -130,8 +184,12 @@ pub struct BlobList {
 }
 
 impl BlobList {
-    /// Blobs that a collection can have.
-    pub const MOST: usize = 16_384;
+    /// Names on a page at most: 2.3 MB.
+    pub const PAGE: usize = 16_384;
+
+    /// Blobs that a collection can have. A million documents in pieces of 400 KB take some ten
+    /// thousand, so a hundred versions that share nothing fit.
+    pub const MOST: usize = 1 << 20;
 
     /// The wire form.
     pub fn encode(&self) -> Vec<u8> {
@@ -147,7 +205,7 @@ impl BlobList {
     /// Reads the wire form.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
         let mut reader = Reader::open(bytes, MessageKind::BlobList, limits)?;
-        let count = reader.count("blobs", Self::MOST)?;
+        let count = reader.count("blobs", Self::PAGE)?;
         let mut blobs = Vec::new();
         for _ in 0..count {
             blobs.push((read_name(&mut reader)?.into_inner(), reader.u64()?));
@@ -167,6 +225,10 @@ fn write_name(writer: &mut Writer, name: &BlobName) {
 
 fn read_name(reader: &mut Reader<'_>) -> Result<Disclosed<BlobName>, DecodeError> {
     let length = reader.u8()?;
+    read_name_of(reader, length)
+}
+
+fn read_name_of(reader: &mut Reader<'_>, length: u8) -> Result<Disclosed<BlobName>, DecodeError> {
     let text = std::str::from_utf8(reader.take(length.into())?).unwrap_or_default();
     let name = text.parse().map_err(|_| DecodeError::Invalid("a blob's name that is none"))?;
     Ok(declassify(name, Leak::SealedBlobs))

@@ -9,7 +9,8 @@ pub enum Leak {
     StoredRows,
     /// Which rows share a cell: the cell handle that a stored row carries.
     CellMembership,
-    /// How many rows there are, how wide they are, the number of the epoch and the vault's revision.
+    /// How many rows there are, how wide they are, the number of the epoch, and the revision and the
+    /// random name of the vault's commit.
     CollectionShape,
     /// Which cells a query touches.
     ActiveCells,

@@ -8,6 +8,8 @@
 //!   belongs to. `docs/LEAKAGE.md` is the same list in words; a test holds the two together.
 //! * [`CellHandle`], [`RowHandle`], [`Epoch`]: the only names the server knows. Handles are keyed
 //!   pseudorandom words, fresh in every epoch.
+//! * [`CommitName`] and [`Advance`]: which state of a vault the server holds, and which a publish
+//!   puts in its place.
 //! * [`MessageKind`] lists the messages. Each has one canonical encoding; decoding checks every
 //!   length against a limit *before* it allocates and refuses anything that is not canonical.
 //! * [`Operation`]: what can be asked of a collection, with the messages it takes and who may ask.
@@ -16,8 +18,8 @@
 //! # Map
 //!
 //! `leak` (trust boundary) · `names` (handles, epochs, collections) · `wire` (reader, header,
-//! limits) · `rows`, `publish`, `session`, `rerank`, `blobs`, `refusal` (messages) · `operation`,
-//! [`http`] (paths and names of the HTTP interface) · `transport`.
+//! limits) · `rows`, `lineage`, `publish`, `state`, `session`, `rerank`, `blobs`, `refusal`
+//! (messages) · `operation`, [`http`] (paths and names of the HTTP interface) · `transport`.
 //!
 //! The cargo feature `slots` adds the messages of the paper's slot layout (module `slots`) and the
 //! leak that comes with them, `prefix-scores`. Without it they are refused by name.
@@ -29,6 +31,7 @@
 mod blobs;
 pub mod http;
 mod leak;
+mod lineage;
 mod names;
 mod operation;
 mod publish;
@@ -38,25 +41,26 @@ mod rows;
 mod session;
 #[cfg(feature = "slots")]
 mod slots;
+mod state;
 #[cfg(test)]
 mod tests;
 mod transport;
 mod wire;
 
-pub use blobs::{Blob, BlobList, DeleteBlob, FetchBlob, PutBlob};
+pub use blobs::{Blob, BlobList, DeleteBlob, FetchBlob, ListBlobs, PutBlob};
 pub use leak::{Disclosed, Leak, declassify};
+pub use lineage::{ActivateEpoch, Advance, BeginPublish, ResetCollection};
 pub use names::{
-    BlobName, CellHandle, CollectionName, Epoch, NameError, Revision, RowHandle, RowMac,
+    BlobName, CellHandle, CollectionName, CommitName, Epoch, NameError, Revision, RowHandle, RowMac,
 };
 pub use operation::{Access, Operation};
-pub use publish::{
-    ActivateEpoch, CollectionState, DeleteRows, EpochState, ListMacs, PublishRows, RowMacs,
-};
+pub use publish::{DeleteRows, ListMacs, PublishRows, RowMacs};
 pub use refusal::{Refusal, RefusalCode};
 pub use rerank::{CandidateError, Candidates, RerankRequest, RerankResponse};
 pub use rows::{Row, RowBatch};
 pub use session::{OpenSession, SessionId};
 #[cfg(feature = "slots")]
 pub use slots::{OpenSlotsSession, SlotsRequest, SlotsResponse};
+pub use state::{CollectionState, EpochState};
 pub use transport::Transport;
 pub use wire::{DecodeError, Limits, MessageKind, WIRE_VERSION, message_kind};

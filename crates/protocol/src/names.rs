@@ -36,6 +36,24 @@ word!(
     Revision, "{}"
 );
 
+/// One commit of a vault, by 16 random bytes that the vault drew when it was made. It is no secret
+/// and says nothing of the content: two commits of the same documents have different names. Whoever
+/// knows the name of a state can tell it from every other, also from one of the same revision.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct CommitName(pub [u8; 16]);
+
+impl fmt::Display for CommitName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for CommitName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// A row's content under a key of its epoch, which only the owner has: equal MACs mean equal rows
 /// within an epoch, and nothing across epochs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -18,6 +18,8 @@ pub enum Operation {
     Rerank,
     /// Leave the keys of a session.
     Sessions,
+    /// Begin a publish.
+    Begin,
     /// Add or replace rows of an epoch.
     Rows,
     /// List the MACs of an epoch's rows.
@@ -26,6 +28,8 @@ pub enum Operation {
     Delete,
     /// Make an epoch the current one.
     Activate,
+    /// Forget everything but sealed bytes.
+    Reset,
     /// Say what is held.
     Describe,
     /// Store sealed bytes.
@@ -40,13 +44,15 @@ pub enum Operation {
 
 impl Operation {
     /// Every operation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Rerank,
         Self::Sessions,
+        Self::Begin,
         Self::Rows,
         Self::Macs,
         Self::Delete,
         Self::Activate,
+        Self::Reset,
         Self::Describe,
         Self::PutBlob,
         Self::FetchBlob,
@@ -65,10 +71,12 @@ impl Operation {
         match self {
             Self::Rerank => "rerank",
             Self::Sessions => "sessions",
+            Self::Begin => "begin",
             Self::Rows => "rows",
             Self::Macs => "macs",
             Self::Delete => "delete",
             Self::Activate => "activate",
+            Self::Reset => "reset",
             Self::Describe => "describe",
             Self::PutBlob => "blobs/put",
             Self::FetchBlob => "blobs/fetch",
@@ -90,10 +98,12 @@ impl Operation {
                 #[cfg(feature = "slots")]
                 MessageKind::OpenSlotsSession,
             ],
+            Self::Begin => &[MessageKind::BeginPublish],
             Self::Rows => &[MessageKind::PublishRows],
             Self::Macs => &[MessageKind::ListMacs],
             Self::Delete => &[MessageKind::DeleteRows],
             Self::Activate => &[MessageKind::ActivateEpoch],
+            Self::Reset => &[MessageKind::ResetCollection],
             Self::Describe => &[MessageKind::Describe],
             Self::PutBlob => &[MessageKind::PutBlob],
             Self::FetchBlob => &[MessageKind::FetchBlob],
@@ -115,9 +125,11 @@ impl Operation {
             Self::FetchBlob => &[MessageKind::Blob],
             Self::ListBlobs => &[MessageKind::BlobList],
             Self::Sessions
+            | Self::Begin
             | Self::Rows
             | Self::Delete
             | Self::Activate
+            | Self::Reset
             | Self::PutBlob
             | Self::DeleteBlob => &[MessageKind::Accepted],
         }
@@ -127,7 +139,9 @@ impl Operation {
     pub fn access(self) -> Access {
         match self {
             Self::Rerank | Self::Sessions | Self::Describe => Access::Read,
-            Self::Rows | Self::Macs | Self::Delete | Self::Activate => Access::Write,
+            Self::Begin | Self::Rows | Self::Macs | Self::Delete | Self::Activate | Self::Reset => {
+                Access::Write
+            }
             // Whoever has a keyring can guess at its passphrase, so readers do not get the backup.
             Self::PutBlob | Self::FetchBlob | Self::DeleteBlob | Self::ListBlobs => Access::Write,
         }

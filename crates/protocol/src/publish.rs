@@ -1,11 +1,13 @@
 //! Keeping a server's rows as the vault has them: what is there, what is new, what goes.
 //!
-//! A publish asks for the [MACs](RowMac) of an epoch page by page, sends the rows whose MAC
-//! is missing or differs, deletes those the vault no longer has, and makes the epoch the
-//! current one. Each step can be repeated, so a publish that was cut off is simply run again.
+//! A publish [begins](crate::BeginPublish), asks for the [MACs](RowMac) of an epoch page by page,
+//! sends the rows whose MAC is missing or differs, deletes those the vault no longer has, and
+//! [makes the epoch the current one](crate::ActivateEpoch). Each step can be repeated, so a publish
+//! that was cut off is simply run again. Every step says from which commit to which it leads.
 
 use crate::leak::{Disclosed, Leak, declassify};
-use crate::names::{Epoch, Revision, RowHandle, RowMac};
+use crate::lineage::Advance;
+use crate::names::{Epoch, RowHandle, RowMac};
 use crate::rows::RowBatch;
 use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer, ascending, word};
 
@@ -15,7 +17,7 @@ const MAC_BYTES: usize = 16;
 /// Rows to insert or replace, each with its MAC.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PublishRows {
-    revision: Disclosed<Revision>,
+    advance: Disclosed<Advance>,
     batch: RowBatch,
     macs: Disclosed<Vec<RowMac>>,
 }
@@ -25,22 +27,18 @@ impl PublishRows {
     ///
     /// # Panics
     /// When there is another number of MACs than of rows.
-    pub fn new(
-        revision: Disclosed<Revision>,
-        batch: RowBatch,
-        macs: Disclosed<Vec<RowMac>>,
-    ) -> Self {
+    pub fn new(advance: Disclosed<Advance>, batch: RowBatch, macs: Disclosed<Vec<RowMac>>) -> Self {
         assert_eq!(macs.len(), batch.rows().len(), "a MAC for every row");
         Self {
-            revision: revision.accounted_under(Leak::CollectionShape),
+            advance: advance.accounted_under(Leak::CollectionShape),
             batch,
             macs: macs.accounted_under(Leak::StoredRows),
         }
     }
 
-    /// The vault's revision.
-    pub fn revision(&self) -> Revision {
-        *self.revision
+    /// Where it leads.
+    pub fn advance(&self) -> &Advance {
+        &self.advance
     }
 
     /// The rows.
@@ -53,15 +51,15 @@ impl PublishRows {
         &self.macs
     }
 
-    /// Takes rows and MACs out.
-    pub fn into_parts(self) -> (Revision, RowBatch, Vec<RowMac>) {
-        (*self.revision, self.batch, self.macs.into_inner())
+    /// Takes everything out.
+    pub fn into_parts(self) -> (Advance, RowBatch, Vec<RowMac>) {
+        (*self.advance, self.batch, self.macs.into_inner())
     }
 
     /// The wire form.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(MessageKind::PublishRows);
-        writer.u64(self.revision.0);
+        self.advance.write(&mut writer);
         self.batch.write(&mut writer);
         self.macs.iter().for_each(|mac| writer.raw(&mac.0));
         writer.bytes
@@ -70,11 +68,11 @@ impl PublishRows {
     /// Reads the wire form.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
         let mut reader = Reader::open(bytes, MessageKind::PublishRows, limits)?;
-        let revision = reader.revision()?;
+        let advance = reader.advance()?;
         let batch = RowBatch::read(&mut reader, limits)?;
         let macs = reader.fields(batch.rows().len(), MAC_BYTES)?.map(mac).collect();
         reader.finish()?;
-        Ok(Self::new(revision, batch, declassify(macs, Leak::StoredRows)))
+        Ok(Self::new(advance, batch, declassify(macs, Leak::StoredRows)))
     }
 }
 
@@ -174,7 +172,7 @@ impl RowMacs {
 /// Rows to remove. Names that are not there are not an error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeleteRows {
-    revision: Disclosed<Revision>,
+    advance: Disclosed<Advance>,
     epoch: Disclosed<Epoch>,
     handles: Disclosed<Vec<RowHandle>>,
 }
@@ -182,7 +180,7 @@ pub struct DeleteRows {
 impl DeleteRows {
     /// Rows of an epoch. Sorts the handles and drops repeated ones.
     pub fn new(
-        revision: Disclosed<Revision>,
+        advance: Disclosed<Advance>,
         epoch: Disclosed<Epoch>,
         handles: Disclosed<Vec<RowHandle>>,
     ) -> Self {
@@ -190,15 +188,15 @@ impl DeleteRows {
         handles.sort_unstable();
         handles.dedup();
         Self {
-            revision: revision.accounted_under(Leak::CollectionShape),
+            advance: advance.accounted_under(Leak::CollectionShape),
             epoch: epoch.accounted_under(Leak::CollectionShape),
             handles: declassify(handles, Leak::StoredRows),
         }
     }
 
-    /// The vault's revision.
-    pub fn revision(&self) -> Revision {
-        *self.revision
+    /// Where it leads.
+    pub fn advance(&self) -> &Advance {
+        &self.advance
     }
 
     /// The epoch.
@@ -214,7 +212,7 @@ impl DeleteRows {
     /// The wire form.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(MessageKind::DeleteRows);
-        writer.u64(self.revision.0);
+        self.advance.write(&mut writer);
         writer.u64(self.epoch.0);
         writer.count(self.handles.len());
         self.handles.iter().for_each(|handle| writer.u64(handle.0));
@@ -224,135 +222,16 @@ impl DeleteRows {
     /// Reads the wire form.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
         let mut reader = Reader::open(bytes, MessageKind::DeleteRows, limits)?;
-        let (revision, epoch) = (reader.revision()?, reader.epoch()?);
+        let (advance, epoch) = (reader.advance()?, reader.epoch()?);
         let count = reader.count("rows", limits.rows)?;
         let handles: Vec<RowHandle> =
             reader.fields(count, 8)?.map(|field| RowHandle(word(field))).collect();
         reader.finish()?;
         ascending("row handles", &handles)?;
-        Ok(Self::new(revision, epoch, declassify(handles, Leak::StoredRows)))
-    }
-}
-
-/// Makes an epoch the one that is searched, in one step, and erases every other.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ActivateEpoch {
-    revision: Disclosed<Revision>,
-    epoch: Disclosed<Epoch>,
-}
-
-impl ActivateEpoch {
-    /// An epoch that has been published whole.
-    pub fn new(revision: Disclosed<Revision>, epoch: Disclosed<Epoch>) -> Self {
-        Self {
-            revision: revision.accounted_under(Leak::CollectionShape),
-            epoch: epoch.accounted_under(Leak::CollectionShape),
-        }
-    }
-
-    /// The vault's revision.
-    pub fn revision(&self) -> Revision {
-        *self.revision
-    }
-
-    /// The epoch.
-    pub fn epoch(&self) -> Epoch {
-        *self.epoch
-    }
-
-    /// The wire form.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(MessageKind::ActivateEpoch);
-        writer.u64(self.revision.0);
-        writer.u64(self.epoch.0);
-        writer.bytes
-    }
-
-    /// Reads the wire form.
-    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
-        let mut reader = Reader::open(bytes, MessageKind::ActivateEpoch, limits)?;
-        let activate = Self::new(reader.revision()?, reader.epoch()?);
-        reader.finish()?;
-        Ok(activate)
-    }
-}
-
-/// One epoch as a server holds it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EpochState {
-    /// Its number.
-    pub epoch: Epoch,
-    /// Coordinates of a row.
-    pub width: usize,
-    /// Rows held.
-    pub rows: u64,
-}
-
-/// What a server holds of a collection: the answer to a bare [`MessageKind::Describe`].
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct CollectionState {
-    /// The latest revision that was published.
-    pub revision: Revision,
-    /// The epoch that is searched, once one was activated.
-    pub current: Option<Epoch>,
-    /// Every epoch with rows, ascending.
-    pub epochs: Vec<EpochState>,
-}
-
-/// Epochs of a collection that a server lists.
-const MAX_EPOCHS: usize = 1024;
-
-impl CollectionState {
-    /// The wire form.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(MessageKind::CollectionState);
-        writer.u64(self.revision.0);
-        writer.u8(u8::from(self.current.is_some()));
-        writer.u64(self.current.map_or(0, |epoch| epoch.0));
-        writer.count(self.epochs.len());
-        for held in &self.epochs {
-            writer.u64(held.epoch.0);
-            writer.u64(held.width as u64);
-            writer.u64(held.rows);
-        }
-        writer.bytes
-    }
-
-    /// Reads the wire form.
-    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
-        let mut reader = Reader::open(bytes, MessageKind::CollectionState, limits)?;
-        let revision = Revision(reader.u64()?);
-        let current = match (reader.u8()?, reader.u64()?) {
-            (0, 0) => None,
-            (1, epoch) => Some(Epoch(epoch)),
-            _ => return Err(DecodeError::Invalid("a current epoch that is none")),
-        };
-        let count = reader.count("epochs", MAX_EPOCHS)?;
-        let mut epochs = Vec::with_capacity(count);
-        for field in reader.fields(count, 24)? {
-            let width = usize::try_from(word(&field[8..16])).unwrap_or(usize::MAX);
-            crate::wire::within("row width", width, limits.width)?;
-            let (epoch, rows) = (Epoch(word(&field[..8])), word(&field[16..]));
-            epochs.push(EpochState { epoch, width, rows });
-        }
-        reader.finish()?;
-        if !epochs.is_sorted_by(|a, b| a.epoch < b.epoch) {
-            return Err(DecodeError::Order("epochs"));
-        }
-        Ok(Self { revision, current, epochs })
+        Ok(Self::new(advance, epoch, declassify(handles, Leak::StoredRows)))
     }
 }
 
 fn mac(field: &[u8]) -> RowMac {
     RowMac(field.try_into().expect("a field of sixteen bytes"))
-}
-
-impl Reader<'_> {
-    fn revision(&mut self) -> Result<Disclosed<Revision>, DecodeError> {
-        Ok(declassify(Revision(self.u64()?), Leak::CollectionShape))
-    }
-
-    fn epoch(&mut self) -> Result<Disclosed<Epoch>, DecodeError> {
-        Ok(declassify(Epoch(self.u64()?), Leak::CollectionShape))
-    }
 }

@@ -35,9 +35,14 @@ pub enum RefusalCode {
     TooLarge,
     /// The disk refused; nothing was changed.
     Storage,
+    /// The collection is at another commit than the one the change comes from, or another publish
+    /// has begun.
+    Forked,
+    /// The rows of the collection are damaged.
+    Damaged,
 }
 
-const CODES: [RefusalCode; 15] = [
+const CODES: [RefusalCode; 17] = [
     RefusalCode::Malformed,
     RefusalCode::UnknownEpoch,
     RefusalCode::UnknownRow,
@@ -53,6 +58,8 @@ const CODES: [RefusalCode; 15] = [
     RefusalCode::Busy,
     RefusalCode::TooLarge,
     RefusalCode::Storage,
+    RefusalCode::Forked,
+    RefusalCode::Damaged,
 ];
 
 /// Longest text of a refusal that is accepted.

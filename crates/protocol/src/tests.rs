@@ -226,7 +226,10 @@ fn every_message_checks_that_the_leak_named_is_the_leak_meant() {
         assert!(std::panic::catch_unwind(make).is_err(), "{what}");
     };
     let epoch = |leak| declassify(Epoch(7), leak);
-    let revision = |leak| declassify(Revision(5), leak);
+    let advance = |leak| {
+        let (to, revision) = (CommitName([1; 16]), Revision(5));
+        declassify(Advance { from: None, to, revision, turn: 1 }, leak)
+    };
     let id = |leak| declassify(SessionId([5; 16]), leak);
     let name = |leak| declassify("a".parse::<BlobName>().unwrap(), leak);
     let rows = |shape, cell, stored| {
@@ -241,7 +244,7 @@ fn every_message_checks_that_the_leak_named_is_the_leak_meant() {
     refuses("MACs", &|| {
         let rows = rows(CollectionShape, CellMembership, StoredRows);
         let macs = declassify(vec![RowMac([0; 16])], CollectionShape);
-        drop(PublishRows::new(revision(CollectionShape), rows, macs));
+        drop(PublishRows::new(advance(CollectionShape), rows, macs));
     });
     refuses("a page", &|| {
         let after = declassify(RowHandle(1), CandidateHandles);
@@ -249,10 +252,16 @@ fn every_message_checks_that_the_leak_named_is_the_leak_meant() {
     });
     refuses("deleted rows", &|| {
         let handles = declassify(vec![RowHandle(1)], CandidateHandles);
-        drop(DeleteRows::new(revision(CollectionShape), epoch(CollectionShape), handles));
+        drop(DeleteRows::new(advance(CollectionShape), epoch(CollectionShape), handles));
+    });
+    refuses("a commit", &|| {
+        let _ = BeginPublish::new(advance(StoredRows));
+    });
+    refuses("a commit to forget", &|| {
+        let _ = ResetCollection::new(declassify(None, StoredRows));
     });
     refuses("a revision", &|| {
-        let _ = ActivateEpoch::new(revision(Leak::RequestShape), epoch(CollectionShape));
+        let _ = ActivateEpoch::new(advance(Leak::RequestShape), epoch(CollectionShape));
     });
     refuses("a blob's name", &|| drop(FetchBlob::new(name(CollectionShape))));
     refuses("a blob", &|| {

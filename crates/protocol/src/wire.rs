@@ -61,10 +61,14 @@ pub enum MessageKind {
     Blob,
     /// [`DeleteBlob`](crate::DeleteBlob).
     DeleteBlob,
-    /// Asks for the names of the blobs; no body.
+    /// [`ListBlobs`](crate::ListBlobs).
     ListBlobs,
     /// [`BlobList`](crate::BlobList).
     BlobList,
+    /// [`BeginPublish`](crate::BeginPublish).
+    BeginPublish,
+    /// [`ResetCollection`](crate::ResetCollection).
+    ResetCollection,
 }
 
 impl MessageKind {
@@ -95,6 +99,8 @@ impl MessageKind {
         (MessageKind::DeleteBlob, 20),
         (MessageKind::ListBlobs, 21),
         (MessageKind::BlobList, 22),
+        (MessageKind::BeginPublish, 23),
+        (MessageKind::ResetCollection, 24),
     ];
 
     fn code(self) -> u16 {

@@ -1,9 +1,9 @@
 //! One message in, one message out.
 
 use shard_protocol::{
-    ActivateEpoch, Blob, BlobList, CollectionName, DecodeError, DeleteBlob, DeleteRows, FetchBlob,
-    ListMacs, MessageKind, OpenSession, Operation, PublishRows, PutBlob, RerankRequest, RowMacs,
-    message_kind,
+    ActivateEpoch, BeginPublish, Blob, BlobList, CollectionName, DecodeError, DeleteBlob,
+    DeleteRows, FetchBlob, ListBlobs, ListMacs, MessageKind, OpenSession, Operation, PublishRows,
+    PutBlob, RerankRequest, ResetCollection, RowMacs, message_kind,
 };
 #[cfg(feature = "slots")]
 use shard_protocol::{OpenSlotsSession, SlotsRequest};
@@ -57,23 +57,30 @@ impl Server {
                 let session = timed(decode, || OpenSlotsSession::decode(message, limits))?;
                 timed(score, || self.open_slots_session(collection, &session))?;
             }
+            MessageKind::BeginPublish => {
+                let begin = timed(decode, || BeginPublish::decode(message, limits))?;
+                timed(engine, || rows.begin(collection, begin.advance()))?;
+            }
             MessageKind::PublishRows => {
                 let publish = timed(decode, || PublishRows::decode(message, limits))?;
-                let (revision, batch, macs) = publish.into_parts();
-                timed(engine, || rows.upsert(collection, revision, batch, &macs))?;
-                self.revisions.reached(collection, revision, moment);
+                let (advance, batch, macs) = publish.into_parts();
+                timed(engine, || rows.upsert(collection, &advance, batch, &macs))?;
             }
             MessageKind::DeleteRows => {
                 let delete = timed(decode, || DeleteRows::decode(message, limits))?;
-                let (revision, epoch) = (delete.revision(), delete.epoch());
-                timed(engine, || rows.delete(collection, revision, epoch, delete.handles()))?;
-                self.revisions.reached(collection, revision, moment);
+                let (advance, epoch) = (delete.advance(), delete.epoch());
+                timed(engine, || rows.delete(collection, advance, epoch, delete.handles()))?;
             }
             MessageKind::ActivateEpoch => {
                 let activate = timed(decode, || ActivateEpoch::decode(message, limits))?;
-                let revision = activate.revision();
-                timed(engine, || rows.activate(collection, revision, activate.epoch()))?;
-                self.revisions.reached(collection, revision, moment);
+                let advance = activate.advance();
+                timed(engine, || rows.activate(collection, advance, activate.epoch()))?;
+                self.revisions.reached(collection, advance.revision, moment);
+            }
+            MessageKind::ResetCollection => {
+                let reset = timed(decode, || ResetCollection::decode(message, limits))?;
+                let forget = || rows.reset(collection, reset.from());
+                timed(engine, || self.revisions.forget_while(collection, forget))?;
             }
             MessageKind::ListMacs => {
                 let list = timed(decode, || ListMacs::decode(message, limits))?;
@@ -99,8 +106,9 @@ impl Server {
                 timed(engine, || rows.delete_blob(collection, delete.name()))?;
             }
             MessageKind::ListBlobs => {
-                bare(message, kind)?;
-                let blobs = timed(engine, || rows.blobs(collection))?;
+                let list = timed(decode, || ListBlobs::decode(message, limits))?;
+                let (after, most) = (list.after(), list.most());
+                let blobs = timed(engine, || rows.blobs(collection, after, most))?;
                 return Ok(timed(encode, || BlobList { blobs }.encode()));
             }
             // A request that this build of the server does not know, though its protocol does.

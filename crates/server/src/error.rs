@@ -91,9 +91,11 @@ fn store_code(error: &StoreError) -> RefusalCode {
         StoreError::Replaced { .. } | StoreError::Deleted { .. } | StoreError::Stale { .. } => {
             RefusalCode::Stale
         }
+        StoreError::Forked { .. } | StoreError::Overtaken => RefusalCode::Forked,
         StoreError::Width { .. } => RefusalCode::WrongWidth,
         StoreError::UnknownBlob(_) => RefusalCode::UnknownBlob,
         StoreError::TooMany { .. } => RefusalCode::TooLarge,
+        StoreError::Damaged { .. } => RefusalCode::Damaged,
         StoreError::Engine { .. } => RefusalCode::Storage,
         _ => RefusalCode::Internal,
     }

@@ -42,7 +42,8 @@ use std::sync::Arc;
 #[cfg(feature = "slots")]
 use shard_protocol::OpenSlotsSession;
 use shard_protocol::{
-    CollectionName, Epoch, Limits, OpenSession, Revision, RowBatch, RowMac, SessionId,
+    Advance, CollectionName, CommitName, Epoch, Limits, OpenSession, Revision, RowBatch, RowMac,
+    SessionId,
 };
 use shard_rlwe::PreparedMergeKeys;
 #[cfg(feature = "slots")]
@@ -112,13 +113,16 @@ impl Server {
         &*self.rows
     }
 
-    /// Takes in an epoch that comes in one piece and makes it the current one: how an embedded
-    /// server is filled. Nobody will ask for the MACs of such rows, so they have none.
+    /// Takes an epoch that comes in one piece into an empty collection and makes it the current one:
+    /// how an embedded server is filled. Nobody will ask for the MACs of such rows, so they have none, nor for the
+    /// commit, whose name is all zeros.
     pub fn hold(&self, collection: &CollectionName, batch: RowBatch) -> Result<(), ServerError> {
-        let (epoch, revision) = (batch.epoch(), Revision::default());
+        let epoch = batch.epoch();
+        let (to, revision) = (CommitName::default(), Revision::default());
+        let advance = Advance { from: None, to, revision, turn: 0 };
         let macs = vec![RowMac([0; 16]); batch.rows().len()];
-        self.rows.upsert(collection, revision, batch, &macs)?;
-        Ok(self.rows.activate(collection, revision, epoch)?)
+        self.rows.upsert(collection, &advance, batch, &macs)?;
+        Ok(self.rows.activate(collection, &advance, epoch)?)
     }
 
     /// Keeps the merge keys of a session until younger ones need their place.

@@ -7,7 +7,7 @@ use shard_protocol::{
 };
 use shard_server::http::{HttpOptions, NewToken, Scope, TokenLimits};
 
-use support::{EPOCH, Setup, Site, new_token, publish, request};
+use support::{EPOCH, HELD, PUBLISHED, Setup, Site, activate, new_token, publish, request};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rerank_over_tls_is_answered_over_http_2_with_revision_and_version() {
@@ -23,6 +23,11 @@ async fn a_rerank_over_tls_is_answered_over_http_2_with_revision_and_version() {
     assert_eq!(reply.header("shard-version"), Some(version));
 }
 
+fn reset(from: Option<shard_protocol::CommitName>) -> Vec<u8> {
+    let from = declassify(from, shard_protocol::Leak::CollectionShape);
+    shard_protocol::ResetCollection::new(from).encode()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn scopes_and_collections_bound_what_a_token_may_do() {
     let site = Site::start(Setup::default());
@@ -32,11 +37,14 @@ async fn scopes_and_collections_bound_what_a_token_may_do() {
     let all = [Scope::Read, Scope::Write, Scope::Admin];
     let (_, stranger) = site.token(&NewToken { collections: theirs, ..new_token(&all) });
 
-    site.send("main/rows", &reader, publish(1, 7)).await.is(403, RefusalCode::Forbidden);
+    site.send("main/rows", &reader, publish(HELD, 1, 7)).await.is(403, RefusalCode::Forbidden);
     site.send("main/rerank", &writer, request(EPOCH, 10, 1)).await.is(403, RefusalCode::Forbidden);
-    site.send("main/rows", &stranger, publish(1, 7)).await.is(403, RefusalCode::Forbidden);
-    assert_eq!(site.send("theirs/rows", &stranger, publish(1, 7)).await.status, 200);
-    let published = site.send("main/rows", &writer, publish(1, 7)).await;
+    site.send("main/rows", &stranger, publish(HELD, 1, 7)).await.is(403, RefusalCode::Forbidden);
+    assert_eq!(site.send("theirs/rows", &stranger, publish(None, 1, 7)).await.status, 200);
+    assert_eq!(site.send("main/rows", &writer, publish(HELD, 1, 7)).await.status, 200);
+    site.send("main/reset", &reader, reset(HELD)).await.is(403, RefusalCode::Forbidden);
+    site.send("main/begin", &reader, publish(HELD, 1, 7)).await.is(403, RefusalCode::Forbidden);
+    let published = site.send("main/activate", &writer, activate(HELD, 1)).await;
     assert_eq!((published.status, published.header("shard-revision")), (200, Some("1")));
 
     assert_eq!(site.ask("/v1/collections", &reader).await.status, 403);
@@ -143,8 +151,10 @@ async fn every_class_of_refusal_has_its_status() {
     send("main/rerank", Vec::new()).await.is(400, RefusalCode::Malformed);
     send("main/rerank", sound[..sound.len() - 1].to_vec()).await.is(400, RefusalCode::Malformed);
     send("main/rerank", b"GET / HTTP/1.1".to_vec()).await.is(400, RefusalCode::Malformed);
-    assert_eq!(send("main/rows", publish(5, 7)).await.status, 200);
-    let stale = send("main/rows", publish(4, 7)).await;
+    assert_eq!(send("main/rows", publish(HELD, 5, 7)).await.status, 200);
+    assert_eq!(send("main/activate", activate(HELD, 5)).await.status, 200);
+    send("main/rows", publish(HELD, 6, 7)).await.is(409, RefusalCode::Forked);
+    let stale = send("main/rows", publish(Some(PUBLISHED), 4, 7)).await;
     stale.is(409, RefusalCode::Stale);
     assert_eq!(stale.header("shard-revision"), Some("5"));
     let mut future = sound.clone();
@@ -162,7 +172,7 @@ async fn a_message_goes_to_its_own_operation_only() {
     let site = Site::start(Setup::default());
     let (_, token) = site.token(&new_token(&[Scope::Read, Scope::Write]));
     // A reader's operation must not take what changes rows.
-    let reply = site.send("main/rerank", &token, publish(9, 7)).await;
+    let reply = site.send("main/rerank", &token, publish(HELD, 9, 7)).await;
     reply.is(400, RefusalCode::Malformed);
     assert!(reply.refusal().text.contains("rerank takes"), "{}", reply.refusal());
     let described = site.send("main/describe", &token, MessageKind::Describe.bare()).await;
@@ -186,8 +196,12 @@ async fn blobs_go_in_and_out_and_the_answer_comes_whole() {
     assert_eq!(reply.header("content-length"), Some(reply.body.len().to_string().as_str()));
     let blob = shard_protocol::Blob::decode(&reply.body, &Limits::default()).unwrap();
     assert!(blob.sealed == sealed);
-    let list = site.send("main/blobs/list", &token, MessageKind::ListBlobs.bare()).await;
-    assert_eq!(message_kind(&list.body), Ok(MessageKind::BlobList));
+    let list = |after| shard_protocol::ListBlobs::new(after, 10).encode();
+    for (after, count) in [(None, 1), (Some(name()), 0)] {
+        let reply = site.send("main/blobs/list", &token, list(after)).await;
+        let page = shard_protocol::BlobList::decode(&reply.body, &Limits::default()).unwrap();
+        assert_eq!(page.blobs.len(), count);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -195,10 +209,12 @@ async fn operators_see_and_drop_collections() {
     let site = Site::start(Setup::default());
     let (_, admin) = site.token(&new_token(&[Scope::Admin]));
     let (_, writer) = site.token(&new_token(&[Scope::Read, Scope::Write]));
-    site.send("other/rows", &writer, publish(3, 7)).await;
+    site.send("other/rows", &writer, publish(None, 3, 7)).await;
+    site.send("other/activate", &writer, activate(None, 3)).await;
     let state: serde_json::Value =
         serde_json::from_slice(&site.ask("/v1/collections/other", &admin).await.body).unwrap();
     assert_eq!(state["revision"], 3);
+    assert_eq!(state["commit"], PUBLISHED.to_string());
     assert_eq!(state["epochs"][0]["rows"], 1);
     let drop = |name: &str| {
         let url = format!("{}/v1/collections/{name}", site.url);

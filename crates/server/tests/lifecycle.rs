@@ -15,7 +15,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
 use support::hooked::HookedRows;
-use support::{EPOCH, Reply, Setup, Site, new_token, publish, request};
+use support::{EPOCH, HELD, Reply, Setup, Site, activate, new_token, request};
 
 /// A door that a test opens.
 #[derive(Default)]
@@ -97,7 +97,7 @@ async fn changes_and_searches_do_not_wait_for_each_other_s_workers() {
     let (site, gate) = gated(options, false);
     let read = describe(&site, "");
     figure(&site, "", "shard_computing 1").await;
-    assert_eq!(site.send("main/rows", "", publish(1, 7)).await.status, 200);
+    assert_eq!(site.send("main/activate", "", activate(HELD, 1)).await.status, 200);
     gate.open();
     assert_eq!(read.await.unwrap().status, 200);
 }

@@ -6,13 +6,16 @@ mod support;
 use std::sync::Arc;
 
 use shard_protocol::{
-    CellHandle, CollectionName, Epoch, Leak, Limits, MessageKind, Refusal, RefusalCode, Row,
-    RowBatch, RowHandle, declassify, message_kind,
+    Advance, BeginPublish, CellHandle, CollectionName, Epoch, Leak, Limits, MessageKind, Refusal,
+    RefusalCode, ResetCollection, Revision, Row, RowBatch, RowHandle, declassify, message_kind,
 };
 use shard_server::Server;
 use shard_store::MemoryRows;
 
-use support::{EPOCH, publish, publish_batch, request, request_for, request_of_width};
+use support::{
+    EPOCH, HELD, PUBLISHED, activate, publish, publish_batch, request, request_for,
+    request_of_width,
+};
 
 fn server() -> Server {
     support::server(Arc::new(MemoryRows::new()), Limits::default())
@@ -49,7 +52,7 @@ fn each_mismatch_has_its_own_class() {
             Leak::StoredRows,
         ),
     );
-    assert_eq!(refusal(&server, &publish_batch(1, narrow)), RefusalCode::WrongWidth);
+    assert_eq!(refusal(&server, &publish_batch(HELD, 1, narrow)), RefusalCode::WrongWidth);
 }
 
 #[test]
@@ -107,7 +110,10 @@ fn the_slot_layout_is_refused_by_name() {
 fn rows_published_over_bytes_are_acknowledged_and_served() {
     let server = server();
     let main = CollectionName::default();
-    assert_eq!(message_kind(&server.handle(&main, &publish(1, 7))), Ok(MessageKind::Accepted));
+    assert_eq!(
+        message_kind(&server.handle(&main, &publish(HELD, 1, 7))),
+        Ok(MessageKind::Accepted)
+    );
     let answer = server.handle(&main, &request(EPOCH, 12, 7));
     assert_eq!(message_kind(&answer), Ok(MessageKind::RerankResponse));
 }
@@ -117,8 +123,32 @@ fn the_latest_revision_is_known_without_asking_the_engine_again() {
     let server = server();
     let (main, none) = (CollectionName::default(), "none".parse().unwrap());
     assert_eq!(server.known_revision(&main), None);
-    server.handle(&main, &publish(4, 7));
+    server.handle(&main, &publish(HELD, 4, 7));
+    assert_eq!(server.known_revision(&main), None, "not before it is whole");
+    server.handle(&main, &activate(HELD, 4));
     assert_eq!(server.known_revision(&main).map(|revision| revision.0), Some(4));
     assert_eq!(server.revision(&none).unwrap().0, 0);
     assert_eq!(server.known_revision(&none), None, "names from anybody are not remembered");
+}
+
+#[test]
+fn a_copy_that_has_gone_another_way_is_told_so_and_a_reset_makes_room() {
+    let server = server();
+    let main = CollectionName::default();
+    server.handle(&main, &publish(HELD, 4, 7));
+    server.handle(&main, &activate(HELD, 4));
+    assert_eq!(refusal(&server, &publish(HELD, 5, 8)), RefusalCode::Forked);
+    assert_eq!(refusal(&server, &activate(None, 5)), RefusalCode::Forked);
+    let reset = |from| ResetCollection::new(declassify(from, Leak::CollectionShape)).encode();
+    assert_eq!(refusal(&server, &reset(HELD)), RefusalCode::Forked);
+    let done = server.handle(&main, &reset(Some(PUBLISHED)));
+    assert_eq!(message_kind(&done), Ok(MessageKind::Accepted));
+    assert_eq!(server.known_revision(&main), None);
+    assert_eq!(server.revision(&main).unwrap().0, 0);
+    assert_eq!(refusal(&server, &request(EPOCH, 12, 7)), RefusalCode::UnknownEpoch);
+    let late = publish(None, 1, 7);
+    assert_eq!(refusal(&server, &late), RefusalCode::Forked, "of a publish before the reset");
+    let next = Advance { from: None, to: PUBLISHED, revision: Revision(1), turn: 2 };
+    let begin = BeginPublish::new(declassify(next, Leak::CollectionShape)).encode();
+    assert_eq!(message_kind(&server.handle(&main, &begin)), Ok(MessageKind::Accepted));
 }

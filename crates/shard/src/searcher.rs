@@ -55,3 +55,17 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         Ok(self.searcher.search_many(&self.collection, queries, options, parallel, each)?)
     }
 }
+
+#[cfg(feature = "remote")]
+impl Searcher<shard_client::remote::Remote> {
+    /// Says of a search that the server refused how what the server holds stands to the vault: older,
+    /// newer, another way, another vault. Asks the server; other errors come back as they are.
+    pub fn diagnose(&self, error: Error) -> Error {
+        match error {
+            Error::Client(error) => {
+                shard_client::remote::diagnose(&self.collection, self.server(), error).into()
+            }
+            other => other,
+        }
+    }
+}

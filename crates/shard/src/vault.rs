@@ -258,10 +258,10 @@ mod transfers {
     use std::path::Path;
 
     use shard_client::remote::{
-        self, BackedUp, BackupOptions, PublishOptions, Published, Remote, Restored,
+        self, BackedUp, BackupOptions, Lineage, PublishOptions, Published, Remote, Restored,
     };
     use shard_client::vault::Unlock;
-    use shard_client::{Collection, Watch};
+    use shard_client::{ClientError, Collection, Watch};
 
     use super::Vault;
     use crate::Error;
@@ -271,8 +271,9 @@ mod transfers {
         /// it; the next publish goes on from there.
         ///
         /// # Errors
-        /// When the collection is another vault's, the server has seen a later state of this one,
-        /// refuses or cannot be reached, or this vault is empty or a query vault.
+        /// When the collection is another vault's, the server holds a later state of this one or one
+        /// that it did not come from, refuses or cannot be reached, or this vault is empty or a query
+        /// vault.
         pub fn publish(
             &self,
             server: &Remote,
@@ -281,7 +282,11 @@ mod transfers {
         ) -> Result<Published, Error> {
             self.require_owner("be published")?;
             let (collection, rows) = (Collection::open(&self.0)?, self.published_rows()?);
-            Ok(remote::publish(&collection, &rows, options, server, watch)?)
+            let lineage = Lineage {
+                head: collection.head().ok_or(ClientError::SearchOnly)?,
+                commit_at: &|revision| collection.commit_at(revision),
+            };
+            Ok(remote::publish(&collection, &rows, lineage, options, server, watch)?)
         }
 
         /// Keeps the vault's sealed files on a server, sending what changed.

@@ -1,6 +1,8 @@
 //! Why an engine could not do what it was asked.
 
-use shard_protocol::{BlobName, CellHandle, CollectionName, Epoch, Revision, RowHandle};
+use shard_protocol::{
+    BlobName, CellHandle, CollectionName, CommitName, Epoch, Revision, RowHandle,
+};
 
 /// Why an engine could not do what it was asked.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]
@@ -58,6 +60,22 @@ pub enum StoreError {
         /// The latest revision.
         latest: Revision,
     },
+    /// A change that comes from another commit than the one that is held.
+    #[error(
+        "the collection is at {} and this change comes from {}: another copy of the vault was \
+         published in between",
+        commit(*.held),
+        commit(*.given)
+    )]
+    Forked {
+        /// The commit that the change comes from.
+        given: Option<CommitName>,
+        /// The commit that is held.
+        held: Option<CommitName>,
+    },
+    /// A change of a publish after which another one has begun.
+    #[error("another publish has begun since: this one cannot go on")]
+    Overtaken,
     /// No such blob.
     #[error("the server holds no blob {0}")]
     UnknownBlob(BlobName),
@@ -69,7 +87,16 @@ pub enum StoreError {
         /// The limit.
         most: usize,
     },
-    /// The disk refused, or what it holds is damaged.
+    /// What is held of a collection is damaged.
+    #[error(
+        "damaged: {what}; a verification says more, and a snapshot or a publish of the whole vault \
+         brings it back"
+    )]
+    Damaged {
+        /// What is damaged.
+        what: String,
+    },
+    /// The disk refused.
     #[error("cannot {doing}: {reason}")]
     Engine {
         /// What was tried.
@@ -77,4 +104,9 @@ pub enum StoreError {
         /// What came of it.
         reason: String,
     },
+}
+
+/// A commit in words.
+fn commit(name: Option<CommitName>) -> String {
+    name.map_or_else(|| "no commit".to_owned(), |name| format!("commit {name}"))
 }

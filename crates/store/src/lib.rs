@@ -9,12 +9,15 @@
 //! * `RedbRows`: the engine of a server on a network, on disk. It comes with the cargo feature
 //!   `durable`.
 //!
-//! # Revisions and epochs
+//! # Commits, revisions and epochs
 //!
-//! Every change carries the [`Revision`] of the vault it comes from. An engine remembers the
-//! latest of a collection and refuses an earlier one, so neither a stale copy of a vault nor a
-//! late repetition of a request can undo what came after. Rows of an epoch are searched once the
-//! epoch is [activated](RowStore::activate), which erases every other epoch in the same step.
+//! Every change says from which commit of its vault to which it leads ([`Advance`]). An engine
+//! remembers the commit and the [`Revision`](shard_protocol::Revision) of a collection that were
+//! [activated](RowStore::activate) last, and refuses a change that comes from another commit or is of
+//! an earlier revision: neither a copy of a vault that is stale or has gone another way, nor a late
+//! repetition of a request, undoes what came after. Of two publishes that come from one commit, the
+//! one that [began](RowStore::begin) last goes on, and the other is told. Rows of an epoch are
+//! searched once the epoch is activated, which erases every other epoch in the same step.
 //!
 //! # Map
 //!
@@ -34,8 +37,8 @@ mod rules;
 use std::sync::Arc;
 
 use shard_protocol::{
-    BlobName, Candidates, CollectionName, CollectionState, Epoch, Revision, RowBatch, RowHandle,
-    RowMac,
+    Advance, BlobName, Candidates, CollectionName, CollectionState, CommitName, Epoch, RowBatch,
+    RowHandle, RowMac,
 };
 
 #[cfg(feature = "durable")]
@@ -68,6 +71,10 @@ pub type Fetched = Vec<Vec<Arc<[i32]>>>;
 /// An engine for rows and blobs. Whatever a method that changes something has returned `Ok` for
 /// is there after a crash; whatever it has returned an error for has changed nothing.
 pub trait RowStore: Send + Sync {
+    /// Begins a publish, in place of one that has not ended and whose changes are refused from now
+    /// on. Makes the collection where it is new, up to [`MOST_COLLECTIONS`].
+    fn begin(&self, collection: &CollectionName, advance: &Advance) -> Result<(), StoreError>;
+
     /// Inserts or replaces all rows of a batch with their MACs, or none. Makes the collection and
     /// the epoch where they are new, up to [`MOST_COLLECTIONS`] and [`MOST_EPOCHS`]; the first
     /// batch of an epoch fixes its width.
@@ -77,7 +84,7 @@ pub trait RowStore: Send + Sync {
     fn upsert(
         &self,
         collection: &CollectionName,
-        revision: Revision,
+        advance: &Advance,
         batch: RowBatch,
         macs: &[RowMac],
     ) -> Result<(), StoreError>;
@@ -87,17 +94,26 @@ pub trait RowStore: Send + Sync {
     fn delete(
         &self,
         collection: &CollectionName,
-        revision: Revision,
+        advance: &Advance,
         epoch: Epoch,
         handles: &[RowHandle],
     ) -> Result<usize, StoreError>;
 
-    /// Makes an epoch that holds rows the current one and erases every other, in one step.
+    /// Makes an epoch that holds rows the current one and its commit that of the collection, and
+    /// erases every other epoch, in one step.
     fn activate(
         &self,
         collection: &CollectionName,
-        revision: Revision,
+        advance: &Advance,
         epoch: Epoch,
+    ) -> Result<(), StoreError>;
+
+    /// Forgets all epochs, the revision and the commit of a collection, in one step, if its commit is
+    /// `from`. Blobs stay. Where there is nothing to forget, that is not an error.
+    fn reset(
+        &self,
+        collection: &CollectionName,
+        from: Option<CommitName>,
     ) -> Result<(), StoreError>;
 
     /// The rows of all candidates, which must be of the current epoch, as of one moment.
@@ -138,7 +154,7 @@ pub trait RowStore: Send + Sync {
     fn drop_collection(&self, collection: &CollectionName) -> Result<bool, StoreError>;
 
     /// Stores a sealed blob in place of one of the same name. Makes the collection where it is
-    /// new.
+    /// new. The same bytes under the same name cost no write.
     fn put_blob(
         &self,
         collection: &CollectionName,
@@ -149,8 +165,13 @@ pub trait RowStore: Send + Sync {
     /// A sealed blob.
     fn blob(&self, collection: &CollectionName, name: &BlobName) -> Result<Vec<u8>, StoreError>;
 
-    /// Names and lengths of a collection's blobs, by name.
-    fn blobs(&self, collection: &CollectionName) -> Result<Vec<(BlobName, u64)>, StoreError>;
+    /// Names and lengths of at most `most` of a collection's blobs, by name, from after a name on.
+    fn blobs(
+        &self,
+        collection: &CollectionName,
+        after: Option<&BlobName>,
+        most: usize,
+    ) -> Result<Vec<(BlobName, u64)>, StoreError>;
 
     /// Removes a blob. Returns whether there was one.
     fn delete_blob(&self, collection: &CollectionName, name: &BlobName)

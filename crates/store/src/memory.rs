@@ -5,11 +5,11 @@ use std::ops::Bound;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use shard_protocol::{
-    BlobName, Candidates, CellHandle, CollectionName, CollectionState, Epoch, Revision, RowBatch,
-    RowHandle, RowMac,
+    Advance, BlobName, Candidates, CellHandle, CollectionName, CollectionState, CommitName, Epoch,
+    Revision, RowBatch, RowHandle, RowMac,
 };
 
-use crate::rules::{EpochShape, Rules, known, room_for_blob, room_for_collection};
+use crate::rules::{EpochShape, Lineage, Rules, known, room_for_blob, room_for_collection};
 use crate::{EpochStatistics, Fetched, RowStore, StoreError};
 
 /// A row by handle: a handle names one row, whatever cell it moves to.
@@ -38,7 +38,7 @@ impl EpochShape for EpochRows {
 
 #[derive(Default)]
 struct Collection {
-    revision: Revision,
+    lineage: Lineage,
     current: Option<Epoch>,
     epochs: BTreeMap<Epoch, EpochRows>,
     blobs: BTreeMap<BlobName, Vec<u8>>,
@@ -47,8 +47,8 @@ struct Collection {
 impl Rules for Collection {
     type Epoch = EpochRows;
 
-    fn revision(&self) -> Revision {
-        self.revision
+    fn lineage(&self) -> &Lineage {
+        &self.lineage
     }
 
     fn current(&self) -> Option<Epoch> {
@@ -97,19 +97,32 @@ fn known_or_new<'a>(
 }
 
 impl RowStore for MemoryRows {
+    fn begin(&self, collection: &CollectionName, advance: &Advance) -> Result<(), StoreError> {
+        let mut collections = self.write();
+        match collections.get(collection) {
+            Some(held) => held.may_begin(advance)?,
+            None => Collection::default().may_begin(advance)?,
+        };
+        known_or_new(&mut collections, collection)?.lineage.begin(advance);
+        Ok(())
+    }
+
     fn upsert(
         &self,
         collection: &CollectionName,
-        revision: Revision,
+        advance: &Advance,
         batch: RowBatch,
         macs: &[RowMac],
     ) -> Result<(), StoreError> {
         assert_eq!(macs.len(), batch.rows().len(), "a MAC for every row");
         let (epoch, width) = (batch.epoch(), batch.width());
         let mut collections = self.write();
-        let held = known_or_new(&mut collections, collection)?; // a new one takes any rows
-        held.may_upsert(revision, epoch, width)?;
-        held.revision = revision;
+        match collections.get(collection) {
+            Some(held) => held.may_upsert(advance, epoch, width)?,
+            None => Collection::default().may_upsert(advance, epoch, width)?,
+        }
+        let held = known_or_new(&mut collections, collection)?;
+        held.lineage.begin(advance);
         let epoch = held.epochs.entry(epoch).or_insert_with(|| EpochRows {
             width,
             rows: BTreeMap::new(),
@@ -126,19 +139,19 @@ impl RowStore for MemoryRows {
     fn delete(
         &self,
         collection: &CollectionName,
-        revision: Revision,
+        advance: &Advance,
         epoch: Epoch,
         handles: &[RowHandle],
     ) -> Result<usize, StoreError> {
         let mut collections = self.write();
         let held = known(collections.get_mut(collection), collection)?;
-        held.may_delete(revision, epoch)?;
-        held.revision = revision;
+        held.may_delete(advance, epoch)?;
+        held.lineage.begin(advance);
         let rows = held.epochs.get_mut(&epoch).ok_or(StoreError::UnknownEpoch(epoch))?;
         let mut gone = 0;
         for handle in handles {
             if rows.rows.remove(handle).is_some() {
-                rows.deleted.insert(*handle, revision);
+                rows.deleted.insert(*handle, advance.revision);
                 gone += 1;
             }
         }
@@ -148,15 +161,34 @@ impl RowStore for MemoryRows {
     fn activate(
         &self,
         collection: &CollectionName,
-        revision: Revision,
+        advance: &Advance,
         epoch: Epoch,
     ) -> Result<(), StoreError> {
         let mut collections = self.write();
         let held = known(collections.get_mut(collection), collection)?;
-        held.may_activate(revision, epoch)?;
-        held.epochs.retain(|&other, _| other == epoch);
-        held.current = Some(epoch);
-        held.revision = revision;
+        if held.may_activate(advance, epoch)? {
+            held.epochs.retain(|&other, _| other == epoch);
+            held.current = Some(epoch);
+            held.lineage.reach(advance);
+        }
+        Ok(())
+    }
+
+    fn reset(
+        &self,
+        collection: &CollectionName,
+        from: Option<CommitName>,
+    ) -> Result<(), StoreError> {
+        let mut collections = self.write();
+        if let Some(held) = collections.get_mut(collection)
+            && held.may_reset(from)?
+        {
+            *held = Collection {
+                lineage: held.lineage.forgotten(),
+                blobs: std::mem::take(&mut held.blobs),
+                ..Collection::default()
+            };
+        }
         Ok(())
     }
 
@@ -246,10 +278,17 @@ impl RowStore for MemoryRows {
         blob.cloned().ok_or_else(|| StoreError::UnknownBlob(name.clone()))
     }
 
-    fn blobs(&self, collection: &CollectionName) -> Result<Vec<(BlobName, u64)>, StoreError> {
+    fn blobs(
+        &self,
+        collection: &CollectionName,
+        after: Option<&BlobName>,
+        most: usize,
+    ) -> Result<Vec<(BlobName, u64)>, StoreError> {
         let collections = self.read();
         let blobs = &known(collections.get(collection), collection)?.blobs;
-        Ok(blobs.iter().map(|(name, sealed)| (name.clone(), sealed.len() as u64)).collect())
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let page = blobs.range::<BlobName, _>((from, Bound::Unbounded)).take(most);
+        Ok(page.map(|(name, sealed)| (name.clone(), sealed.len() as u64)).collect())
     }
 
     fn delete_blob(

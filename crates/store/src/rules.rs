@@ -1,8 +1,10 @@
-//! What may be done to a collection, whatever engine keeps it: revisions, epochs, limits.
+//! What may be done to a collection, whatever engine keeps it: commits, revisions, epochs, limits.
 
 use std::collections::BTreeMap;
 
-use shard_protocol::{BlobList, CollectionName, CollectionState, Epoch, EpochState, Revision};
+use shard_protocol::{
+    Advance, BlobList, CollectionName, CollectionState, CommitName, Epoch, EpochState, Revision,
+};
 
 use crate::{MOST_COLLECTIONS, MOST_EPOCHS, StoreError};
 
@@ -15,13 +17,46 @@ pub(crate) trait EpochShape {
     fn rows(&self) -> u64;
 }
 
+/// Which state of its vault a collection holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Lineage {
+    /// The revision that was activated last.
+    pub revision: Revision,
+    /// The commit that was activated last.
+    pub commit: Option<CommitName>,
+    /// The commit of a publish that has begun and not ended.
+    pub unfinished: Option<CommitName>,
+    /// Publishes that have begun.
+    pub turn: u64,
+}
+
+impl Lineage {
+    /// A publish has begun, or its rows come.
+    pub(crate) fn begin(&mut self, advance: &Advance) {
+        self.unfinished = Some(advance.to);
+        self.turn = advance.turn;
+    }
+
+    /// A publish has ended.
+    pub(crate) fn reach(&mut self, advance: &Advance) {
+        self.revision = advance.revision;
+        self.commit = Some(advance.to);
+        self.unfinished = None;
+    }
+
+    /// What is left when everything is forgotten: rows that are under way stay told apart.
+    pub(crate) fn forgotten(&self) -> Self {
+        Self { turn: self.turn.wrapping_add(1), ..Self::default() }
+    }
+}
+
 /// A collection, as far as the rules look at it. What an engine keeps decides the first three
 /// methods; the rules are the others.
 pub(crate) trait Rules {
     type Epoch: EpochShape;
 
-    /// The latest revision.
-    fn revision(&self) -> Revision;
+    /// Which state of its vault it holds.
+    fn lineage(&self) -> &Lineage;
 
     /// The epoch that is searched.
     fn current(&self) -> Option<Epoch>;
@@ -41,9 +76,33 @@ pub(crate) trait Rules {
         if self.current() == Some(asked) { Ok(held) } else { Err(StoreError::Pending(asked)) }
     }
 
+    /// Whether a publish may begin: the next one, if it comes from the commit that is held. It takes
+    /// the place of one that has not ended. `false` when this one has begun already.
+    fn may_begin(&self, advance: &Advance) -> Result<bool, StoreError> {
+        self.refuse_stale(advance.revision)?;
+        self.refuse_forked(advance.from)?;
+        let Lineage { unfinished, turn, .. } = *self.lineage();
+        if advance.turn == turn && unfinished == Some(advance.to) {
+            return Ok(false);
+        }
+        if advance.turn == turn.wrapping_add(1) { Ok(true) } else { Err(StoreError::Overtaken) }
+    }
+
+    /// Whether a publish may go on: what it comes from is held still, and no other has begun.
+    fn may_go_on(&self, advance: &Advance) -> Result<(), StoreError> {
+        self.refuse_stale(advance.revision)?;
+        self.refuse_forked(advance.from)?;
+        let Lineage { unfinished, turn, .. } = *self.lineage();
+        if advance.turn == turn && unfinished.is_none_or(|commit| commit == advance.to) {
+            Ok(())
+        } else {
+            Err(StoreError::Overtaken)
+        }
+    }
+
     /// Whether rows of this width may be put into an epoch. The first ones fix its width.
-    fn may_upsert(&self, revision: Revision, epoch: Epoch, width: usize) -> Result<(), StoreError> {
-        self.refuse_stale(revision)?;
+    fn may_upsert(&self, advance: &Advance, epoch: Epoch, width: usize) -> Result<(), StoreError> {
+        self.may_go_on(advance)?;
         self.refuse_replaced(epoch)?;
         match self.epochs().get(&epoch) {
             Some(held) if held.width() != width => {
@@ -55,23 +114,47 @@ pub(crate) trait Rules {
     }
 
     /// Whether rows of an epoch may be deleted.
-    fn may_delete(&self, revision: Revision, epoch: Epoch) -> Result<(), StoreError> {
-        self.refuse_stale(revision)?;
+    fn may_delete(&self, advance: &Advance, epoch: Epoch) -> Result<(), StoreError> {
+        self.may_go_on(advance)?;
         self.refuse_replaced(epoch)?;
         self.epoch(epoch).map(drop)
     }
 
     /// Whether an epoch may become the one that is searched: one that holds rows. Those before
-    /// the current one were erased when it was activated.
-    fn may_activate(&self, revision: Revision, epoch: Epoch) -> Result<(), StoreError> {
-        self.refuse_stale(revision)?;
-        self.epoch(epoch).map(drop)
+    /// the current one were erased when it was activated. `false` when it has become that already,
+    /// by this very publish.
+    fn may_activate(&self, advance: &Advance, epoch: Epoch) -> Result<bool, StoreError> {
+        let mut reached = *self.lineage();
+        reached.reach(advance);
+        if *self.lineage() == reached && self.current() == Some(epoch) {
+            return Ok(false);
+        }
+        self.may_go_on(advance)?;
+        self.epoch(epoch)?;
+        Ok(true)
+    }
+
+    /// Whether all epochs may be forgotten: those of the commit named. `false` when there is nothing
+    /// to forget.
+    fn may_reset(&self, from: Option<CommitName>) -> Result<bool, StoreError> {
+        let nothing = Lineage { turn: self.lineage().turn, ..Lineage::default() };
+        if *self.lineage() == nothing && self.epochs().is_empty() {
+            return Ok(false);
+        }
+        self.refuse_forked(from)?;
+        Ok(true)
     }
 
     /// Refuses to go back behind the latest revision.
     fn refuse_stale(&self, given: Revision) -> Result<(), StoreError> {
-        let latest = self.revision();
+        let latest = self.lineage().revision;
         if given < latest { Err(StoreError::Stale { given, latest }) } else { Ok(()) }
+    }
+
+    /// Refuses what comes from another commit than the one that is held.
+    fn refuse_forked(&self, given: Option<CommitName>) -> Result<(), StoreError> {
+        let held = self.lineage().commit;
+        if given == held { Ok(()) } else { Err(StoreError::Forked { given, held }) }
     }
 
     /// Refuses an epoch that a later one has replaced.
@@ -89,10 +172,15 @@ pub(crate) trait Rules {
             width: held.width(),
             rows: held.rows(),
         };
+        let Lineage { revision, commit, unfinished, turn } = *self.lineage();
         CollectionState {
-            revision: self.revision(),
+            revision,
+            turn,
+            commit,
+            unfinished,
             current: self.current(),
             epochs: self.epochs().iter().map(state).collect(),
+            damage: None,
         }
     }
 }

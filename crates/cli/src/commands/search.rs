@@ -58,7 +58,16 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
             let searcher = vault.searcher(remote)?;
             let outcome = batch.search(&searcher, parallel, &output);
             remote::warn_if_apart(searcher.server(), searcher.collection());
-            outcome
+            outcome.map_err(|error| {
+                // What has a context says already what happened.
+                if !error.chain().next().is_some_and(|outermost| outermost.is::<Error>()) {
+                    return error;
+                }
+                match error.downcast::<Error>() {
+                    Ok(error) => searcher.diagnose(error).into(),
+                    Err(error) => error,
+                }
+            })
         }
         None => {
             let parallel = arguments.parallel.unwrap_or(cores);

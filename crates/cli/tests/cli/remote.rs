@@ -157,7 +157,10 @@ fn an_outdated_copy_is_told_so() {
     desk.write("ids", "a\nb\nc\nd\ne\n");
     desk.ingest(&["more.npy", "--ids", "ids"]);
     published(&desk, &flags);
-    desk.refused(&command("publish", "old", &flags), &["out of date", "revision", "shard restore"]);
+    desk.refused(
+        &command("publish", "old", &flags),
+        &["the server is at revision", "shard restore"],
+    );
     let search = [&command("search", "old", &flags)[..], &["--query", "query.npy"]].concat();
     let output = desk.shard(&search).output().unwrap();
     assert!(output.status.success());

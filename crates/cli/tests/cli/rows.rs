@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use shard_protocol::{
-    CellHandle, CollectionName, Epoch, Leak, Revision, Row, RowBatch, RowHandle, RowMac, declassify,
+    Advance, CellHandle, CollectionName, CommitName, Epoch, Leak, Revision, Row, RowBatch,
+    RowHandle, RowMac, declassify,
 };
 use shard_store::{RedbRows, RowStore, StoreOptions};
 
@@ -23,8 +24,10 @@ fn fill(directory: &Path) -> RedbRows {
         declassify((0..10).map(row).collect(), Leak::StoredRows),
     );
     let name = CollectionName::default();
-    rows.upsert(&name, Revision(1), batch, &[RowMac([0; 16]); 10]).unwrap();
-    rows.delete(&name, Revision(1), Epoch(1), &[0, 1, 2].map(RowHandle)).unwrap();
+    let (to, revision) = (CommitName([1; 16]), Revision(1));
+    let first = Advance { from: None, to, revision, turn: 0 };
+    rows.upsert(&name, &first, batch, &[RowMac([0; 16]); 10]).unwrap();
+    rows.delete(&name, &first, Epoch(1), &[0, 1, 2].map(RowHandle)).unwrap();
     rows
 }
 

@@ -6,8 +6,8 @@ use std::io::Read;
 use std::path::Path;
 
 use shard_protocol::{
-    Blob, BlobList, BlobName, DeleteBlob, FetchBlob, Leak, Limits, MessageKind, PutBlob, Refusal,
-    RefusalCode, Transport, declassify,
+    Blob, BlobList, BlobName, DecodeError, DeleteBlob, FetchBlob, Leak, Limits, ListBlobs, PutBlob,
+    Refusal, RefusalCode, Transport, declassify,
 };
 
 use super::claim::{IDENTITY, claim};
@@ -125,10 +125,27 @@ pub(super) fn fetch(
 /// Names and lengths of what the server keeps.
 fn blobs(transport: &dyn Channel) -> Result<BTreeMap<BlobName, u64>, ClientError> {
     let limits = Limits::default();
-    let answer = exchange(transport, MessageKind::ListBlobs.bare(), &limits);
-    match unless_absent(answer)? {
-        Some(bytes) => Ok(BlobList::decode(&bytes, &limits)?.blobs.into_iter().collect()),
-        None => Ok(BTreeMap::new()),
+    let mut kept = BTreeMap::<BlobName, u64>::new();
+    loop {
+        let last = kept.last_key_value().map(|(name, _)| name);
+        let after = last.map(|name| declassify(name.clone(), Leak::SealedBlobs));
+        let message = ListBlobs::new(after, BlobList::PAGE).encode();
+        let Some(bytes) = unless_absent(exchange(transport, message, &limits))? else {
+            return Ok(kept);
+        };
+        let page = BlobList::decode(&bytes, &limits)?.blobs;
+        // A page that goes back, or one too many, would never end.
+        if page.first().is_some_and(|(first, _)| last.is_some_and(|last| first <= last)) {
+            return Err(DecodeError::Order("pages of blobs").into());
+        }
+        let full = page.len() == BlobList::PAGE;
+        kept.extend(page);
+        if kept.len() > BlobList::MOST {
+            return Err(DecodeError::Invalid("more blobs than a collection keeps").into());
+        }
+        if !full {
+            return Ok(kept);
+        }
     }
 }
 

@@ -16,6 +16,41 @@ use crate::transport::{Channel, accepted};
 /// The blob with the id.
 pub(super) const IDENTITY: &str = "vault.id";
 
+/// Whose a collection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Owner {
+    /// Nobody has claimed it.
+    Nobody,
+    /// It is this vault's.
+    ThisVault,
+    /// It is another vault's.
+    Another,
+}
+
+/// Whose the collection is, as the server says.
+///
+/// # Errors
+/// When the server refuses or cannot be reached.
+pub(super) fn owner(id: VaultId, transport: &dyn Channel) -> Result<Owner, ClientError> {
+    Ok(match fetch(transport, &identity())? {
+        None => Owner::Nobody,
+        Some(kept) if bool::from(kept.ct_eq(&id.0)) => Owner::ThisVault,
+        Some(_) => Owner::Another,
+    })
+}
+
+/// Makes the collection this vault's, whoever's it is.
+///
+/// # Errors
+/// When the server refuses or cannot be reached.
+pub(super) fn take(id: VaultId, transport: &dyn Channel) -> Result<(), ClientError> {
+    let message = PutBlob::new(
+        declassify(identity(), Leak::SealedBlobs),
+        declassify(id.0.to_vec(), Leak::SealedBlobs),
+    );
+    accepted(transport, message.encode(), &Limits::default())
+}
+
 /// Makes the collection this vault's, if it is nobody's; with `replace`, whoever's it is.
 ///
 /// # Errors
@@ -25,15 +60,13 @@ pub(super) fn claim(
     replace: bool,
     transport: &dyn Channel,
 ) -> Result<(), ClientError> {
-    let name: BlobName = IDENTITY.parse().expect("letters and a dot");
-    match fetch(transport, &name)? {
-        Some(kept) if bool::from(kept.ct_eq(&id.0)) => return Ok(()),
-        Some(_) if !replace => return Err(ClientError::AnotherVault),
-        _ => {}
+    match owner(id, transport)? {
+        Owner::ThisVault => Ok(()),
+        Owner::Another if !replace => Err(ClientError::AnotherVault),
+        Owner::Another | Owner::Nobody => take(id, transport),
     }
-    let message = PutBlob::new(
-        declassify(name, Leak::SealedBlobs),
-        declassify(id.0.to_vec(), Leak::SealedBlobs),
-    );
-    accepted(transport, message.encode(), &Limits::default())
+}
+
+fn identity() -> BlobName {
+    IDENTITY.parse().expect("letters and a dot")
 }

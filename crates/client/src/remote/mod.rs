@@ -19,7 +19,9 @@
 //! | `retry` | what is sent again, and when |
 //! | `pace` | how fast the link is |
 //! | `error` | [`RemoteError`] |
-//! | `publish` | rows that differ, to the server |
+//! | `lineage` | how a vault and a server stand to each other |
+//! | `publish`, `transfer` | what is to be done to a server; rows that differ, to it |
+//! | `diagnose` | why a search was refused |
 //! | `claim` | whose collection it is |
 //! | `head`, `backup`, `restore` | what a backup consists of; making it; getting a vault back |
 //! | `digest` | SHA-256 as text |
@@ -34,15 +36,18 @@ mod admin;
 mod answer;
 mod backup;
 mod claim;
+mod diagnose;
 mod digest;
 mod error;
 mod head;
+mod lineage;
 mod options;
 mod pace;
 mod publish;
 mod restore;
 mod retry;
 mod tls;
+mod transfer;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -56,8 +61,10 @@ use shard_rlwe::Objective;
 use tokio::runtime::Runtime;
 
 pub use backup::{BackedUp, BackupOptions, backup, backup_head};
+pub use diagnose::diagnose;
 pub use error::RemoteError;
 pub use head::{BackupError, BackupHead};
+pub use lineage::{Head, Lineage, Standing, standing};
 pub use options::{ProxyAddress, RemoteOptions, Retries, SecretToken, ServerAddress, Timeouts};
 pub use publish::{PublishOptions, Published, describe, publish};
 pub use restore::{Restored, restore};

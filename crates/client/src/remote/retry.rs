@@ -112,19 +112,22 @@ impl Link {
 ///   same ciphertexts are sent, of which one answer is opened;
 /// - a session is opened under a name of the client's choice with the same keys;
 /// - rows and blobs are put under their names, in place of themselves, and removing what is not
-///   there is no error; a server refuses rows of an earlier revision than its own, so a late
-///   repetition cannot undo what somebody else published in between;
-/// - an epoch that is the current one is made the current one.
+///   there is no error; a server refuses rows that come from another commit than the one it holds,
+///   so a late repetition cannot undo what somebody else published in between;
+/// - a publish that has begun is begun, and an epoch that is the current one is made the current one;
+/// - a collection that was reset holds nothing, and one that was published since is at another commit.
 ///
 /// The list is spelt out so that a new operation has to be thought about.
 fn is_idempotent(operation: Operation) -> bool {
     match operation {
         Operation::Rerank
         | Operation::Sessions
+        | Operation::Begin
         | Operation::Rows
         | Operation::Macs
         | Operation::Delete
         | Operation::Activate
+        | Operation::Reset
         | Operation::Describe
         | Operation::PutBlob
         | Operation::FetchBlob

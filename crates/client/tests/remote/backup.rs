@@ -32,7 +32,7 @@ fn fetch(
 }
 
 fn blobs(served: &Served) -> Vec<(BlobName, u64)> {
-    served.rows().blobs(&CollectionName::default()).unwrap()
+    served.rows().blobs(&CollectionName::default(), None, 1000).unwrap()
 }
 
 fn is_piece(name: &BlobName) -> bool {

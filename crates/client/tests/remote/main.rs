@@ -1,4 +1,5 @@
-//! The client with a server at the other end: connection, publish, backup, sessions, batches.
+//! The client with a server at the other end: connection, publish, backup, sessions, batches,
+//! diagnoses.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -8,5 +9,7 @@ mod vaults;
 mod backup;
 mod batch;
 mod connection;
+mod damage;
+mod diagnose;
 mod publish;
 mod sessions;

@@ -206,11 +206,11 @@ fn status_of(body: &[u8]) -> u16 {
         | RefusalCode::UnknownRow
         | RefusalCode::UnknownBlob
         | RefusalCode::UnknownSession => 404,
-        RefusalCode::WrongWidth | RefusalCode::Stale => 409,
+        RefusalCode::WrongWidth | RefusalCode::Stale | RefusalCode::Forked => 409,
         RefusalCode::TooLarge => 413,
         RefusalCode::Busy => 429,
         RefusalCode::Storage => 507,
-        RefusalCode::Internal => 500,
+        RefusalCode::Internal | RefusalCode::Damaged => 500,
     }
 }
 

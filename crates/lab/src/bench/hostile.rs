@@ -18,8 +18,8 @@ use shard_client::Transport;
 use shard_client::remote::Remote;
 use shard_protocol::{
     Candidates, CellHandle, DeleteRows, Epoch, FetchBlob, Leak, Limits, MessageKind, OpenSession,
-    OpenSlotsSession, PutBlob, Refusal, RerankRequest, Revision, RowHandle, SessionId,
-    SlotsRequest, declassify, message_kind,
+    OpenSlotsSession, PutBlob, Refusal, RerankRequest, RowHandle, SessionId, SlotsRequest,
+    declassify, message_kind,
 };
 use shard_rlwe::slots::{SlotsClient, SlotsLayout, SlotsParameters};
 use shard_rlwe::{
@@ -28,7 +28,7 @@ use shard_rlwe::{
 };
 
 use super::arguments::Hostile;
-use super::crash::{CELLS, Versions, activate, misscored, publish_rows};
+use super::crash::{CELLS, FIRST, LATER, Versions, activate, misscored, publish, publish_rows};
 use super::served::{Served, Site, shard};
 use shard_cli::output::{Output, bytes, progress, table};
 
@@ -136,7 +136,7 @@ fn fill(remote: &Remote, arguments: &Hostile) -> Result<Versions> {
         bar.inc(batch.len() as u64);
     }
     bar.finish_and_clear();
-    activate(remote, EPOCH)?;
+    activate(remote, EPOCH, FIRST)?;
     Ok(all)
 }
 
@@ -315,21 +315,21 @@ impl Maker {
 
     /// Rows that were there before, so that the ones that are sampled stay as they are.
     fn most_rows(&self) -> Result<Vec<u8>> {
-        let count = (self.limits.bytes - 64) / (32 + 4 * self.width);
+        let count = (self.limits.bytes - 128) / (32 + 4 * self.width);
         let rows = (0..count as u64).map(|handle| (handle, 0)).collect();
-        Ok(super::crash::publish(&rows, EPOCH, self.width))
+        Ok(publish(&rows, EPOCH, self.width, LATER))
     }
 
     fn shortest_rows(&self) -> Result<Vec<u8>> {
         let rows = (0..1_000_000).map(|handle| (handle, 0)).collect();
-        Ok(super::crash::publish(&rows, Epoch(2), 1))
+        Ok(publish(&rows, Epoch(2), 1, LATER))
     }
 
     fn most_deleted(&self) -> Result<Vec<u8>> {
-        let count = (self.limits.bytes - 64) / 8;
+        let count = (self.limits.bytes - 128) / 8;
         let absent = (0..count as u64).map(|at| RowHandle(u64::MAX - at)).collect();
         Ok(DeleteRows::new(
-            declassify(Revision(1), Leak::CollectionShape),
+            declassify(LATER, Leak::CollectionShape),
             declassify(EPOCH, Leak::CollectionShape),
             declassify(absent, Leak::StoredRows),
         )

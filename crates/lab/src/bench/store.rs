@@ -12,8 +12,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;
 use shard_protocol::{
-    Candidates, CellHandle, CollectionName, Epoch, Leak, Revision, Row, RowBatch, RowHandle,
-    RowMac, declassify,
+    Advance, Candidates, CellHandle, CollectionName, CommitName, Epoch, Leak, Revision, Row,
+    RowBatch, RowHandle, RowMac, declassify,
 };
 use shard_store::{RedbRows, RowStore, StoreOptions};
 
@@ -22,7 +22,8 @@ use super::clock::timed;
 use shard_cli::output::{Output, bytes, grouped, percentile, progress, table};
 
 const EPOCH: Epoch = Epoch(1);
-const REVISION: Revision = Revision(1);
+const FIRST: Advance =
+    Advance { from: None, to: CommitName([1; 16]), revision: Revision(1), turn: 0 };
 
 pub fn run(arguments: &Store, output: &Output<'_>) -> Result<()> {
     ensure!(arguments.active <= arguments.candidates, "more active cells than candidates");
@@ -54,8 +55,8 @@ pub fn run(arguments: &Store, output: &Output<'_>) -> Result<()> {
     ensure!(fetches(&rows, &requests).is_ok() && rows.metrics().disk_rows_read == read);
 
     let deleted: Vec<RowHandle> = corpus.handles.iter().copied().step_by(3).collect();
-    let (gone, delete) =
-        timed(|| rows.delete(&CollectionName::default(), REVISION, EPOCH, &deleted));
+    let later = Advance { from: Some(FIRST.to), ..FIRST };
+    let (gone, delete) = timed(|| rows.delete(&CollectionName::default(), &later, EPOCH, &deleted));
     gone?;
     let (compaction, compact) = timed(|| rows.compact());
     let compaction = compaction?;
@@ -144,12 +145,12 @@ impl Corpus {
             );
             let macs = vec![RowMac([0; 16]); handles.len()];
             let (stored, took) =
-                timed(|| rows.upsert(&CollectionName::default(), REVISION, batch, &macs));
+                timed(|| rows.upsert(&CollectionName::default(), &FIRST, batch, &macs));
             stored?;
             spent += took.wall;
             bar.inc(handles.len() as u64);
         }
-        rows.activate(&CollectionName::default(), REVISION, EPOCH)?;
+        rows.activate(&CollectionName::default(), &FIRST, EPOCH)?;
         Ok(spent)
     }
 

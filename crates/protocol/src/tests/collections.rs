@@ -5,8 +5,21 @@ use super::super::*;
 const LIMITS: Limits =
     Limits { bytes: 1 << 20, cells: 16, candidates: 256, rows: 1 << 16, width: 4096, degree: 8192 };
 
-fn revision() -> Disclosed<Revision> {
-    declassify(Revision(5), Leak::CollectionShape)
+fn advance(from: Option<u8>) -> Disclosed<Advance> {
+    let commit = |byte| CommitName([byte; 16]);
+    let advance =
+        Advance { from: from.map(commit), to: commit(0xbb), revision: Revision(5), turn: 3 };
+    declassify(advance, Leak::CollectionShape)
+}
+
+fn reset(from: Option<u8>) -> ResetCollection {
+    let from = from.map(|byte| CommitName([byte; 16]));
+    ResetCollection::new(declassify(from, Leak::CollectionShape))
+}
+
+fn list_blobs(after: Option<&str>) -> ListBlobs {
+    let after = after.map(|name| declassify(name.parse().unwrap(), Leak::SealedBlobs));
+    ListBlobs::new(after, 500)
 }
 
 fn epoch() -> Disclosed<Epoch> {
@@ -26,7 +39,7 @@ fn publish() -> PublishRows {
         declassify(rows, Leak::StoredRows),
     );
     let macs = vec![RowMac([0x33; 16]), RowMac([0x44; 16])];
-    PublishRows::new(revision(), batch, declassify(macs, Leak::StoredRows))
+    PublishRows::new(advance(Some(0xaa)), batch, declassify(macs, Leak::StoredRows))
 }
 
 fn list(after: Option<u64>) -> ListMacs {
@@ -40,15 +53,19 @@ fn macs() -> RowMacs {
 
 fn delete() -> DeleteRows {
     let handles = vec![RowHandle(3), RowHandle(2), RowHandle(3)];
-    DeleteRows::new(revision(), epoch(), declassify(handles, Leak::StoredRows))
+    DeleteRows::new(advance(None), epoch(), declassify(handles, Leak::StoredRows))
 }
 
 fn state() -> CollectionState {
     let held = |epoch, width, rows| EpochState { epoch: Epoch(epoch), width, rows };
     CollectionState {
         revision: Revision(5),
+        turn: 4,
+        commit: Some(CommitName([0xaa; 16])),
+        unfinished: Some(CommitName([0xbb; 16])),
         current: Some(Epoch(7)),
         epochs: vec![held(7, 288, 1000), held(8, 288, 3)],
+        damage: Some("row 9".to_owned()),
     }
 }
 
@@ -85,7 +102,8 @@ fn golden() -> Vec<(&'static str, Vec<u8>, &'static str, Again)> {
             "0a00",
             publish(),
             PublishRows,
-            "0500000000000000 0700000000000000 02000000 02000000
+            "0500000000000000 0300000000000000 01 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
+             0700000000000000 02000000 02000000
              0900000000000000 0100000000000000 ffffffff 02000000
              0a00000000000000 0400000000000000 00000000 00000080
              33333333333333333333333333333333 44444444444444444444444444444444"
@@ -103,32 +121,59 @@ fn golden() -> Vec<(&'static str, Vec<u8>, &'static str, Again)> {
             "0d00",
             delete(),
             DeleteRows,
-            "0500000000000000 0700000000000000 02000000 0200000000000000 0300000000000000"
+            "0500000000000000 0300000000000000 00 00000000000000000000000000000000 bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
+             0700000000000000 02000000 0200000000000000 0300000000000000"
         ),
         message!(
             "0e00",
-            ActivateEpoch::new(revision(), epoch()),
+            ActivateEpoch::new(advance(Some(0xaa)), epoch()),
             ActivateEpoch,
-            "0500000000000000 0700000000000000"
+            "0500000000000000 0300000000000000 01 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
+             0700000000000000"
+        ),
+        message!(
+            "1700",
+            BeginPublish::new(advance(None)),
+            BeginPublish,
+            "0500000000000000 0300000000000000 00 00000000000000000000000000000000 bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+        ),
+        message!(
+            "1800",
+            reset(Some(0xaa)),
+            ResetCollection,
+            "01 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+        ),
+        message!(
+            "1800",
+            reset(None),
+            ResetCollection,
+            "00 00000000000000000000000000000000"
         ),
         message!(
             "1000",
             state(),
             CollectionState,
-            "0500000000000000 01 0700000000000000 02000000
+            "0500000000000000 0400000000000000
+             01 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 01 bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
+             01 0700000000000000 02000000
              0700000000000000 2001000000000000 e803000000000000
-             0800000000000000 2001000000000000 0300000000000000"
+             0800000000000000 2001000000000000 0300000000000000
+             05000000 726f772039"
         ),
         message!(
             "1000",
             CollectionState::default(),
             CollectionState,
-            "0000000000000000 00 0000000000000000 00000000"
+            "0000000000000000 0000000000000000
+             00 00000000000000000000000000000000 00 00000000000000000000000000000000
+             00 0000000000000000 00000000 00000000"
         ),
         message!("1100", put(), PutBlob, "0a 7661756c742e68656164 02000000 abcd"),
         message!("1200", FetchBlob::new(name()), FetchBlob, "0a 7661756c742e68656164"),
         message!("1300", Blob { sealed: vec![1, 2, 3] }, Blob, "03000000 010203"),
         message!("1400", DeleteBlob::new(name()), DeleteBlob, "0a 7661756c742e68656164"),
+        message!("1500", list_blobs(None), ListBlobs, "00 f4010000"),
+        message!("1500", list_blobs(Some("a.b")), ListBlobs, "03 612e62 f4010000"),
         message!(
             "1600",
             listed(),
@@ -161,10 +206,9 @@ fn golden_bytes_do_not_change() {
         assert_eq!(hex(&bytes), format!("534852440100{kind}{body}"));
         assert_eq!(again(&bytes), Ok(bytes));
     }
-    for (kind, code) in [(MessageKind::Describe, "0f00"), (MessageKind::ListBlobs, "1500")] {
-        assert_eq!(hex(&kind.bare()), format!("534852440100{code}"));
-        assert_eq!(message_kind(&kind.bare()), Ok(kind));
-    }
+    let bare = MessageKind::Describe.bare();
+    assert_eq!(hex(&bare), "5348524401000f00");
+    assert_eq!(message_kind(&bare), Ok(MessageKind::Describe));
 }
 
 #[test]
@@ -175,7 +219,13 @@ fn what_goes_in_comes_out() {
     assert_eq!(RowMacs::decode(&macs().encode(), limits), Ok(macs()));
     let deleted = DeleteRows::decode(&delete().encode(), limits).unwrap();
     assert_eq!(deleted.handles(), [RowHandle(2), RowHandle(3)], "sorted, each once");
-    assert_eq!((deleted.revision(), deleted.epoch()), (Revision(5), Epoch(7)));
+    assert_eq!((deleted.advance(), deleted.epoch()), (&*advance(None), Epoch(7)));
+    let (begin, activate) =
+        (BeginPublish::new(advance(None)), ActivateEpoch::new(advance(Some(1)), epoch()));
+    assert_eq!(BeginPublish::decode(&begin.encode(), limits), Ok(begin));
+    assert_eq!(ActivateEpoch::decode(&activate.encode(), limits), Ok(activate));
+    assert_eq!(ResetCollection::decode(&reset(Some(0)).encode(), limits), Ok(reset(Some(0))));
+    assert_eq!(ListBlobs::decode(&list_blobs(None).encode(), limits), Ok(list_blobs(None)));
     assert_eq!(CollectionState::decode(&state().encode(), limits), Ok(state()));
     assert_eq!(PutBlob::decode(&put().encode(), limits), Ok(put()));
     assert_eq!(BlobList::decode(&listed().encode(), limits), Ok(listed()));
@@ -206,11 +256,11 @@ fn counts_are_refused_before_anything_is_reserved() {
         assert!(matches!(again(&bytes), Err(DecodeError::Limit { .. })), "{}", hex(&bytes));
     };
     let offsets = [
-        ("0a00", 24), // width
-        ("0a00", 28), // rows
+        ("0a00", 65), // width
+        ("0a00", 69), // rows
         ("0c00", 8),
-        ("0d00", 24),
-        ("1000", 25),
+        ("0d00", 65),
+        ("1000", 67),
         ("1100", 19),
         ("1300", 8),
         ("1600", 8),
@@ -242,10 +292,10 @@ fn what_is_out_of_order_or_means_nothing_is_refused() {
     };
     for (kind, bytes, _, again) in golden() {
         match kind {
-            "0a00" => swapped(bytes, 32, 56, 8, again), // handles of two rows
+            "0a00" => swapped(bytes, 73, 97, 8, again), // handles of two rows
             "0c00" => swapped(bytes, 12, 36, 8, again),
-            "0d00" => swapped(bytes, 28, 36, 8, again),
-            "1000" if bytes.len() > 29 => swapped(bytes, 29, 53, 8, again),
+            "0d00" => swapped(bytes, 69, 77, 8, again),
+            "1000" if bytes.len() > 75 => swapped(bytes, 71, 95, 8, again),
             _ => {}
         }
     }
@@ -258,11 +308,20 @@ fn what_is_out_of_order_or_means_nothing_is_refused() {
         first[16] = flag;
         assert!(matches!(ListMacs::decode(&first, &LIMITS), Err(DecodeError::Invalid(_))));
     }
-    let mut none = state().encode();
-    none[16] = 0;
-    assert!(matches!(CollectionState::decode(&none, &LIMITS), Err(DecodeError::Invalid(_))));
+    // The flags of commit, unfinished publish and current epoch; a line break about damage.
+    for (at, byte) in [(24, 0), (24, 2), (41, 0), (58, 0), (58, 2), (123, b'\n'), (123, 0xff)] {
+        let mut none = state().encode();
+        none[at] = byte;
+        let decoded = CollectionState::decode(&none, &LIMITS);
+        assert!(matches!(decoded, Err(DecodeError::Invalid(_))), "{at} {byte}");
+    }
+    let mut none = list_blobs(None).encode();
+    none[9..].fill(0);
+    assert!(matches!(ListBlobs::decode(&none, &LIMITS), Err(DecodeError::Invalid(_))));
+    none[9..].fill(0xff);
+    assert!(matches!(ListBlobs::decode(&none, &LIMITS), Err(DecodeError::Limit { .. })));
     let mut wide = state().encode();
-    wide[44] = 1;
+    wide[86] = 1;
     assert!(matches!(CollectionState::decode(&wide, &LIMITS), Err(DecodeError::Limit { .. })));
     let mut unnamed = put().encode();
     for (at, byte) in [(8, 0), (9, b'.'), (9, b'V'), (10, b'/'), (10, 0xff), (10, 0)] {
@@ -290,6 +349,8 @@ fn the_codes_of_refusals_are_pinned() {
         RefusalCode::Busy,
         RefusalCode::TooLarge,
         RefusalCode::Storage,
+        RefusalCode::Forked,
+        RefusalCode::Damaged,
     ];
     for (number, code) in codes.into_iter().enumerate() {
         let refusal = Refusal { code, text: String::new() };
@@ -316,4 +377,11 @@ fn names_are_plain() {
     }
     assert!(long.parse::<BlobName>().is_ok());
     assert!("x".repeat(BlobName::MAX_BYTES + 1).parse::<BlobName>().is_err());
+}
+
+#[test]
+fn commits_read_as_hexadecimal() {
+    let name = CommitName(std::array::from_fn(|at| at as u8 * 17));
+    assert_eq!(name.to_string(), "00112233445566778899aabbccddeeff");
+    assert_eq!(format!("{name:?}"), name.to_string());
 }

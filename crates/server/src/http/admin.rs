@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shard_protocol::{CollectionName, CollectionState};
+use shard_protocol::{BlobList, BlobName, CollectionName, CollectionState};
 use shard_store::StoreError;
 use tokio::sync::OwnedMutexGuard;
 
@@ -229,19 +229,42 @@ fn named(
 }
 
 fn described(server: &Server, name: &CollectionName) -> Result<Value, Refused> {
-    let CollectionState { revision, current, epochs } = server.rows().describe(name)?;
+    let CollectionState { revision, turn: _, commit, unfinished, current, epochs, damage } =
+        server.rows().describe(name)?;
     let epochs: Vec<Value> = epochs
         .iter()
         .map(|state| json!({ "epoch": state.epoch.0, "width": state.width, "rows": state.rows }))
         .collect();
     let current = current.map(|epoch| epoch.0);
-    let blobs = server.rows().blobs(name)?;
+    let (blobs, blob_bytes) = match blob_totals(server, name) {
+        Ok((count, bytes)) => (Some(count), Some(bytes)),
+        // The others are to be listed all the same.
+        Err(StoreError::Damaged { .. }) => (None, None),
+        Err(error) => return Err(error.into()),
+    };
     Ok(json!({
         "name": name.as_str(),
         "revision": revision.0,
+        "commit": commit.map(|commit| commit.to_string()),
+        "unfinished": unfinished.map(|commit| commit.to_string()),
         "current_epoch": current,
         "epochs": epochs,
-        "blobs": blobs.len(),
-        "blob_bytes": blobs.iter().map(|(_, bytes)| bytes).sum::<u64>(),
+        "blobs": blobs,
+        "blob_bytes": blob_bytes,
+        "damage": damage,
     }))
+}
+
+/// How many blobs there are and their bytes, a page at a time.
+fn blob_totals(server: &Server, name: &CollectionName) -> Result<(usize, u64), StoreError> {
+    let (mut count, mut bytes, mut last) = (0, 0, None::<BlobName>);
+    loop {
+        let page = server.rows().blobs(name, last.as_ref(), BlobList::PAGE)?;
+        count += page.len();
+        bytes += page.iter().map(|(_, length)| length).sum::<u64>();
+        match page.into_iter().next_back() {
+            Some((name, _)) if count % BlobList::PAGE == 0 => last = Some(name),
+            _ => return Ok((count, bytes)),
+        }
+    }
 }

@@ -23,7 +23,7 @@ const BUCKETS: [f64; 16] = [
 ];
 
 /// Classes of refusals in the order of their counters, with their names.
-const CLASSES: [(RefusalCode, &str); 15] = [
+const CLASSES: [(RefusalCode, &str); 17] = [
     (RefusalCode::Malformed, "malformed"),
     (RefusalCode::UnknownEpoch, "unknown_epoch"),
     (RefusalCode::UnknownRow, "unknown_row"),
@@ -39,6 +39,8 @@ const CLASSES: [(RefusalCode, &str); 15] = [
     (RefusalCode::Busy, "busy"),
     (RefusalCode::TooLarge, "too_large"),
     (RefusalCode::Storage, "storage"),
+    (RefusalCode::Forked, "forked"),
+    (RefusalCode::Damaged, "damaged"),
 ];
 
 /// What a served request adds to the figures.

@@ -110,15 +110,17 @@ fn message(operation: Operation) -> Value {
     let summary = match operation {
         Operation::Rerank => "Score candidates under encryption",
         Operation::Sessions => "Leave the keys of a session",
+        Operation::Begin => "Begin a publish",
         Operation::Rows => "Add or replace rows of an epoch",
         Operation::Macs => "List the MACs of an epoch, a page at a time",
         Operation::Delete => "Remove rows",
         Operation::Activate => "Make an epoch the current one and erase the others",
+        Operation::Reset => "Forget everything but sealed bytes",
         Operation::Describe => "Say what is held",
         Operation::PutBlob => "Store sealed bytes under a name",
         Operation::FetchBlob => "Fetch sealed bytes",
         Operation::DeleteBlob => "Remove sealed bytes",
-        Operation::ListBlobs => "List the names of sealed bytes",
+        Operation::ListBlobs => "List the names of sealed bytes, a page at a time",
     };
     let mut responses = json!({
         "200": { "description": kinds(operation.answer()), "content": content },
@@ -128,7 +130,7 @@ fn message(operation: Operation) -> Value {
         ("401", "No token, or none that is known"),
         ("403", "The token does not allow it"),
         ("404", "No such collection, epoch, row, blob or session"),
-        ("409", "Another width, or a vault older than what was published"),
+        ("409", "Another width, or a vault older than what was published or apart from it"),
         ("413", "Too long"),
         ("429", "Too much at once; Retry-After says when to come back"),
         ("500", "The server failed"),

@@ -63,11 +63,13 @@ impl Refused {
             | RefusalCode::UnknownRow
             | RefusalCode::UnknownBlob
             | RefusalCode::UnknownSession => StatusCode::NOT_FOUND,
-            RefusalCode::WrongWidth | RefusalCode::Stale => StatusCode::CONFLICT,
+            RefusalCode::WrongWidth | RefusalCode::Stale | RefusalCode::Forked => {
+                StatusCode::CONFLICT
+            }
             RefusalCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             RefusalCode::Busy => StatusCode::TOO_MANY_REQUESTS,
             RefusalCode::Storage => StatusCode::INSUFFICIENT_STORAGE,
-            RefusalCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            RefusalCode::Internal | RefusalCode::Damaged => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
@@ -76,7 +78,10 @@ impl From<ServerError> for Refused {
     /// What went wrong within the server is for its operator to know; the client is told only
     /// that it did.
     fn from(error: ServerError) -> Self {
-        if matches!(error.code(), RefusalCode::Storage | RefusalCode::Internal) {
+        if matches!(
+            error.code(),
+            RefusalCode::Storage | RefusalCode::Internal | RefusalCode::Damaged
+        ) {
             tracing::warn!(%error, "a request failed");
         }
         Self { refusal: error.refusal(), retry_after: None }

@@ -2,8 +2,8 @@
 //! request in the middle of its work, or makes the work fail.
 
 use shard_protocol::{
-    BlobName, Candidates, CollectionName, CollectionState, Epoch, Revision, RowBatch, RowHandle,
-    RowMac,
+    Advance, BlobName, Candidates, CollectionName, CollectionState, CommitName, Epoch, RowBatch,
+    RowHandle, RowMac,
 };
 use shard_store::{EpochStatistics, Fetched, MemoryRows, RowStore, StoreError};
 
@@ -26,33 +26,41 @@ impl RowStore for HookedRows {
         self.rows.describe(collection)
     }
 
+    fn begin(&self, collection: &CollectionName, advance: &Advance) -> Outcome<()> {
+        self.rows.begin(collection, advance)
+    }
+
     fn upsert(
         &self,
         collection: &CollectionName,
-        revision: Revision,
+        advance: &Advance,
         batch: RowBatch,
         macs: &[RowMac],
     ) -> Outcome<()> {
-        self.rows.upsert(collection, revision, batch, macs)
+        self.rows.upsert(collection, advance, batch, macs)
     }
 
     fn delete(
         &self,
         collection: &CollectionName,
-        revision: Revision,
+        advance: &Advance,
         epoch: Epoch,
         handles: &[RowHandle],
     ) -> Outcome<usize> {
-        self.rows.delete(collection, revision, epoch, handles)
+        self.rows.delete(collection, advance, epoch, handles)
     }
 
     fn activate(
         &self,
         collection: &CollectionName,
-        revision: Revision,
+        advance: &Advance,
         epoch: Epoch,
     ) -> Outcome<()> {
-        self.rows.activate(collection, revision, epoch)
+        self.rows.activate(collection, advance, epoch)
+    }
+
+    fn reset(&self, collection: &CollectionName, from: Option<CommitName>) -> Outcome<()> {
+        self.rows.reset(collection, from)
     }
 
     fn fetch(
@@ -98,8 +106,13 @@ impl RowStore for HookedRows {
         self.rows.blob(collection, name)
     }
 
-    fn blobs(&self, collection: &CollectionName) -> Outcome<Vec<(BlobName, u64)>> {
-        self.rows.blobs(collection)
+    fn blobs(
+        &self,
+        collection: &CollectionName,
+        after: Option<&BlobName>,
+        most: usize,
+    ) -> Outcome<Vec<(BlobName, u64)>> {
+        self.rows.blobs(collection, after, most)
     }
 
     fn delete_blob(&self, collection: &CollectionName, name: &BlobName) -> Outcome<bool> {

@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use shard_protocol::{
-    Candidates, CellHandle, CollectionName, Epoch, Leak, Limits, PublishRows, RerankRequest,
-    Revision, Row, RowBatch, RowHandle, RowMac, declassify,
+    ActivateEpoch, Advance, Candidates, CellHandle, CollectionName, CommitName, Disclosed, Epoch,
+    Leak, Limits, PublishRows, RerankRequest, Revision, Row, RowBatch, RowHandle, RowMac,
+    declassify,
 };
 use shard_rlwe::{Entropy, Layout, Parameters, RequestKey};
 use shard_server::Server;
@@ -70,14 +71,30 @@ pub fn request_for(
     RerankRequest::new(epoch, shape, None, candidates, seed, ciphertexts).encode()
 }
 
+/// What [`server`] holds in the collection `main`.
+pub const HELD: Option<CommitName> = Some(CommitName([0; 16]));
+
+/// The commit that is published here.
+pub const PUBLISHED: CommitName = CommitName([1; 16]);
+
+fn advance(from: Option<CommitName>, revision: u64) -> Disclosed<Advance> {
+    let advance = Advance { from, to: PUBLISHED, revision: Revision(revision), turn: 0 };
+    declassify(advance, Leak::CollectionShape)
+}
+
 /// One row to publish.
-pub fn publish(revision: u64, handle: u64) -> Vec<u8> {
-    publish_batch(revision, batch(vec![row(handle, 12, [4, 5, 6])]))
+pub fn publish(from: Option<CommitName>, revision: u64, handle: u64) -> Vec<u8> {
+    publish_batch(from, revision, batch(vec![row(handle, 12, [4, 5, 6])]))
 }
 
 /// Rows to publish.
-pub fn publish_batch(revision: u64, batch: RowBatch) -> Vec<u8> {
-    let revision = declassify(Revision(revision), Leak::CollectionShape);
+pub fn publish_batch(from: Option<CommitName>, revision: u64, batch: RowBatch) -> Vec<u8> {
     let macs = declassify(vec![RowMac([1; 16]); batch.rows().len()], Leak::StoredRows);
-    PublishRows::new(revision, batch, macs).encode()
+    PublishRows::new(advance(from, revision), batch, macs).encode()
+}
+
+/// Ends a publish.
+pub fn activate(from: Option<CommitName>, revision: u64) -> Vec<u8> {
+    let epoch = declassify(EPOCH, Leak::CollectionShape);
+    ActivateEpoch::new(advance(from, revision), epoch).encode()
 }

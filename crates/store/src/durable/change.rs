@@ -93,7 +93,7 @@ impl RedbRows {
         Ok(())
     }
 
-    fn reopen_if_failed(&self, writer: &mut Writer) {
+    pub(super) fn reopen_if_failed(&self, writer: &mut Writer) {
         if self.view().database().has_failed()
             && let Err(error) = self.reopen(writer)
         {
@@ -148,7 +148,7 @@ impl RedbRows {
     ) -> Result<T, StoreError> {
         let before = value(&self.counters.reopened);
         let outcome = read();
-        if !matches!(outcome, Err(StoreError::Engine { .. })) {
+        if !matches!(outcome, Err(StoreError::Engine { .. } | StoreError::Damaged { .. })) {
             return outcome;
         }
         if self.view().database().has_failed() {

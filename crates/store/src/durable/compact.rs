@@ -118,7 +118,7 @@ impl RedbRows {
         let state = catch_up(&view, &target, &touched, &mut left).map_err(explain)?;
         let next = View::new(target.clone(), state, view.catalogue.clone())?;
         self.directory.adopt(&new, path)?;
-        self.switch(&mut writer, next, &view, generation)?;
+        self.switch(&mut writer, next, &view, generation, None)?;
         drop(writer);
         add(&self.counters.compactions, 1);
         let bytes_after = directory::disk_bytes(path).map_err(disk(COMPACTING, path))?;
@@ -126,13 +126,15 @@ impl RedbRows {
         Ok(Compaction { bytes_before, bytes_after, rows })
     }
 
-    /// Lets the new file take the place of the old one.
-    fn switch(
+    /// Lets the new file take the place of the old one, which is removed unless it is to be kept
+    /// under another name.
+    pub(super) fn switch(
         &self,
         writer: &mut Writer,
         next: View,
         last: &View,
         generation: u64,
+        kept: Option<(&Path, &Path)>,
     ) -> Result<(), StoreError> {
         self.directory.switch(generation)?;
         // From here on the new file counts, whatever fails: no change may be acknowledged until
@@ -143,6 +145,9 @@ impl RedbRows {
         self.show(next, &[]);
         self.directory.sync()?;
         writer.unsynced = false;
+        if let Some((old, name)) = kept {
+            self.directory.adopt(old, name)?;
+        }
         // All that do not count: an earlier compaction may have failed to remove one.
         self.directory.sweep(Some(generation))?;
         self.directory.sync()

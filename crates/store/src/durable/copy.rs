@@ -105,7 +105,10 @@ pub(super) fn catch_up(
     })
 }
 
-fn write_state(transaction: &redb::WriteTransaction, state: State) -> Result<(), StoreError> {
+pub(super) fn write_state(
+    transaction: &redb::WriteTransaction,
+    state: State,
+) -> Result<(), StoreError> {
     let table = transaction.open_table(Table::State.definition());
     let record = Table::State.seal(STATE_KEY, state.encode());
     let mut table = table.map_err(failed(COPYING))?;

@@ -1,5 +1,6 @@
 //! A row file as redb has it open, and one moment of it.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,11 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use redb::{Builder, Database, ReadOnlyTable, ReadableDatabase, StorageBackend, WriteTransaction};
+use shard_protocol::Epoch;
 
 use super::backend::{Condition, Overlay, RowFile};
 use super::catalogue::{Catalogue, CatalogueEntry};
 use super::directory::private_file;
-use super::key::{STATE_KEY, Table, after_prefix, collection_name, damaged, words};
+use super::key::{CollectionId, STATE_KEY, Table, after_prefix, collection_name, damaged, words};
 use super::record::{CollectionRecord, EpochRecord, State};
 use crate::StoreError;
 
@@ -20,7 +22,15 @@ const OPENING: &str = "open the row file";
 
 /// What redb and the disk say, as an error of the store.
 pub(super) fn failed<E: Into<redb::Error>>(doing: &'static str) -> impl Fn(E) -> StoreError {
-    move |error| StoreError::Engine { doing, reason: error.into().to_string() }
+    move |error| match error.into() {
+        redb::Error::Corrupted(_) => damaged_pages(),
+        error => StoreError::Engine { doing, reason: error.to_string() },
+    }
+}
+
+/// What damaged pages are reported as.
+pub(super) fn damaged_pages() -> StoreError {
+    StoreError::Damaged { what: "pages of the row file".to_owned() }
 }
 
 /// What the disk says, as an error of the store.
@@ -37,11 +47,8 @@ pub(super) fn guarded<T>(
 ) -> Result<T, StoreError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         condition.fail("the row file is damaged");
-        Err(StoreError::Engine {
-            doing,
-            reason: "the row file is damaged; a verification says where, a snapshot restores it"
-                .to_owned(),
-        })
+        tracing::error!(doing, "the row file is damaged");
+        Err(damaged_pages())
     })
 }
 
@@ -268,24 +275,41 @@ impl View {
     fn read_catalogue(&self) -> Result<Catalogue, StoreError> {
         let mut catalogue = Catalogue::default();
         self.scan(Table::Collections, &[], Bound::Unbounded, |key, record| {
-            let body = Table::Collections.unseal(key, record)?;
-            let collection = collection_name(key).zip(CollectionRecord::decode(body));
-            let (name, record) = collection.ok_or_else(|| damaged(Table::Collections))?;
+            let name = collection_name(key).ok_or_else(|| damaged(Table::Collections))?;
+            let record = Table::Collections.unseal(key, record).ok();
+            let Some(record) = record.and_then(CollectionRecord::decode) else {
+                // The others can be served.
+                let what = "its record, and so which state was published last";
+                catalogue.0.insert(name, Arc::new(CatalogueEntry::lost(what)));
+                return Ok(true);
+            };
             let mut held = CatalogueEntry::new(record.id);
             held.record = record;
             // As good as any number that is not below the last change.
             held.changed = self.state.sequence;
-            self.scan(Table::Epochs, &held.record.id.prefix(), Bound::Unbounded, |key, record| {
-                let body = Table::Epochs.unseal(key, record)?;
-                let epoch = words(key).zip(EpochRecord::decode(body));
-                let ([_, number], epoch) = epoch.ok_or_else(|| damaged(Table::Epochs))?;
-                held.epochs.insert(shard_protocol::Epoch(number), epoch);
-                Ok(true)
-            })?;
+            match self.read_epochs(held.record.id) {
+                Ok(epochs) => held.epochs = epochs,
+                Err(StoreError::Damaged { .. }) => {
+                    held.damage = Some("the record of an epoch".to_owned());
+                }
+                Err(error) => return Err(error),
+            }
             catalogue.0.insert(name, Arc::new(held));
             Ok(true)
         })?;
         Ok(catalogue)
+    }
+
+    fn read_epochs(&self, id: CollectionId) -> Result<BTreeMap<Epoch, EpochRecord>, StoreError> {
+        let mut epochs = BTreeMap::new();
+        self.scan(Table::Epochs, &id.prefix(), Bound::Unbounded, |key, record| {
+            let body = Table::Epochs.unseal(key, record)?;
+            let epoch = words(key).zip(EpochRecord::decode(body));
+            let ([_, number], epoch) = epoch.ok_or_else(|| damaged(Table::Epochs))?;
+            epochs.insert(Epoch(number), epoch);
+            Ok(true)
+        })?;
+        Ok(epochs)
     }
 }
 

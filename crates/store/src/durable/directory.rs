@@ -17,9 +17,13 @@ const SWEEPING: &str = "remove old row files";
 const CURRENT: &str = "CURRENT";
 const LOCK: &str = "LOCK";
 /// First line of `CURRENT`: what this is, and the version of the layout.
-const MAGIC: &str = "shard rows 1";
+const MAGIC: &str = "shard rows 2";
+/// The same of the version before, which is not read.
+const BEFORE: &str = "shard rows 1";
 const PREFIX: &str = "rows-";
 const SUFFIX: &str = ".redb";
+/// How the names of damaged row files begin that were set aside.
+const ASIDE: &str = "damaged-rows-";
 /// What a file is called until it is whole.
 const PARTIAL: &str = ".partial";
 
@@ -107,6 +111,12 @@ impl Directory {
     pub(super) fn adopt(&self, new: &Path, name: &Path) -> Result<(), StoreError> {
         fs::rename(new, name).map_err(disk("name a row file", name))?;
         self.sync()
+    }
+
+    /// Where the row file of a generation is kept when it is damaged: a name that nothing has.
+    pub(super) fn aside(&self, generation: u64) -> PathBuf {
+        let name = |number: u32| self.path.join(format!("{ASIDE}{generation:08}-{number}{SUFFIX}"));
+        (1..).map(name).find(|path| !path.exists()).expect("there are names enough")
     }
 
     /// Makes the row file of a generation the one that counts; [`Self::sync`] makes it last.
@@ -199,6 +209,11 @@ pub(super) fn current(directory: &Path) -> Result<Option<u64>, StoreError> {
     match fs::read_to_string(&path) {
         Ok(text) => match text.strip_suffix('\n').and_then(|text| text.split_once('\n')) {
             Some((MAGIC, name)) if generation(name).is_some() => Ok(generation(name)),
+            Some((BEFORE, _)) => refuse(format!(
+                "{} holds rows of layout version 1 and this program reads version 2: name another \
+                 directory and publish the vaults again",
+                directory.display()
+            )),
             _ => refuse(format!("{} is damaged or of another version", path.display())),
         },
         Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -91,6 +91,7 @@ impl<'t> Draft<'t> {
     ) -> Result<CatalogueEntry, StoreError> {
         let collections = &self.effects.catalogue.0;
         if let Some(held) = collections.get(name) {
+            held.sound()?;
             return Ok(CatalogueEntry::clone(held));
         }
         room_for_collection(collections.len())?;

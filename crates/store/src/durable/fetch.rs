@@ -9,7 +9,7 @@ use super::catalogue::CatalogueEntry;
 use super::database::{View, guarded};
 use super::key::Table;
 use super::metrics::add;
-use super::record::{decode_row, decode_word};
+use super::record::{NameRecord, decode_row, decode_word};
 use crate::rules::Rules;
 use crate::{Fetched, StoreError};
 
@@ -85,7 +85,11 @@ fn load(
         let mut new = Vec::new();
         for (&handle, row) in handles.iter().zip(rows).filter(|(_, row)| row.is_none()) {
             let key = id.row(epoch, cell, handle);
-            let read = view.read(Table::Rows, &key, |body| decode_row(body, width))?;
+            let read = view.read(Table::Rows, &key, |body| decode_row(body, width));
+            let read = read.map_err(|error| match error {
+                StoreError::Damaged { .. } => damaged_row(epoch, cell, handle),
+                other => other,
+            })?;
             let coordinates = match read {
                 Some(coordinates) => coordinates,
                 None => return Err(absent(view, held, epoch, cell, handle)?),
@@ -100,6 +104,11 @@ fn load(
     Ok(loaded)
 }
 
+/// What a row that cannot be read is reported as.
+fn damaged_row(epoch: Epoch, cell: CellHandle, handle: RowHandle) -> StoreError {
+    StoreError::Damaged { what: format!("row {handle} in cell {cell} of epoch {epoch}") }
+}
+
 /// Why a row is not there.
 fn absent(
     view: &View,
@@ -109,8 +118,14 @@ fn absent(
     handle: RowHandle,
 ) -> Result<StoreError, StoreError> {
     let key = held.record.id.named(epoch, handle);
-    Ok(match view.read(Table::Tombstones, &key, decode_word)? {
-        Some(revision) => StoreError::Deleted { handle, revision: Revision(revision) },
-        None => StoreError::UnknownRow { cell, handle },
+    if let Some(revision) = view.read(Table::Tombstones, &key, decode_word)? {
+        return Ok(StoreError::Deleted { handle, revision: Revision(revision) });
+    }
+    let name = view.read(Table::Names, &key, NameRecord::decode)?;
+    Ok(if name.is_some_and(|name| name.cell == cell) {
+        // Every name has its row: the row's own key is damaged.
+        damaged_row(epoch, cell, handle)
+    } else {
+        StoreError::UnknownRow { cell, handle }
     })
 }

@@ -89,13 +89,7 @@ impl Table {
 
 /// What a damaged record is reported as.
 pub(super) fn damaged(table: Table) -> StoreError {
-    StoreError::Engine {
-        doing: "read the row file",
-        reason: format!(
-            "a record of the table {} is damaged; a verification names it, a snapshot restores it",
-            table.name()
-        ),
-    }
+    StoreError::Damaged { what: format!("a record of the table {}", table.name()) }
 }
 
 /// Number of a collection; never given to another one.

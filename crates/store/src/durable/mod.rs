@@ -22,7 +22,8 @@
 //!
 //! `key` and `record` have the bytes, `directory` the files, `database` and `backend` redb,
 //! `catalogue` and `cache` what is in memory, `draft` and `change` one change, `operations` and
-//! `fetch` the trait, `copy`, `compact` and `snapshot` whole copies, `verify` the check.
+//! `fetch` the trait, `copy`, `compact` and `snapshot` whole copies, `verify` the check, `salvage`
+//! what is done about damage.
 
 mod backend;
 mod cache;
@@ -40,6 +41,7 @@ mod key;
 mod metrics;
 mod operations;
 mod record;
+mod salvage;
 mod snapshot;
 #[cfg(test)]
 mod tests;
@@ -103,6 +105,8 @@ pub struct RedbRows {
     compacting: Mutex<()>,
     /// Held for moments: to take the newest view with rows of the cache, and to publish.
     live: Mutex<Live>,
+    /// Damage that showed since the engine was opened.
+    noticed: Mutex<salvage::Noticed>,
     /// Unlocked last.
     directory: Directory,
 }
@@ -129,7 +133,9 @@ impl RedbRows {
         let (generation, cache) = (current.unwrap_or(1), options.redb_cache_bytes);
         let path = directory::row_file(directory.path(), generation);
         let database = match current {
-            Some(_) => RowDatabase::open(&path, cache, options.condition())?,
+            Some(_) => {
+                RowDatabase::open(&path, cache, options.condition()).map_err(unusable(&path))?
+            }
             None => {
                 let new = directory::partial(&path);
                 let database = RowDatabase::create(&new, cache, options.condition())?;
@@ -141,7 +147,7 @@ impl RedbRows {
             directory.switch(generation)?;
             directory.sync()?;
         }
-        let view = Arc::new(View::open(Arc::new(database))?);
+        let view = Arc::new(View::open(Arc::new(database)).map_err(unusable(&path))?);
         let live = Live { view, cache: Cache::new(options.cache_bytes) };
         Ok(Self {
             options,
@@ -149,6 +155,7 @@ impl RedbRows {
             writer: Mutex::new(Writer { generation, recording: None, unsynced: false }),
             compacting: Mutex::new(()),
             live: Mutex::new(live),
+            noticed: Mutex::default(),
             directory,
         })
     }
@@ -210,6 +217,23 @@ impl RedbRows {
 
     fn view(&self) -> Arc<View> {
         self.live().view.clone()
+    }
+}
+
+/// Why a directory cannot be served, and what there is to do.
+fn unusable(path: &Path) -> impl Fn(StoreError) -> StoreError {
+    move |error| {
+        let reason = match error {
+            StoreError::Engine { reason, .. } => reason,
+            StoreError::Damaged { what } => what,
+            other => other.to_string(),
+        };
+        let path = path.display();
+        let reason = format!(
+            "{path}: {reason}; if the file is damaged, restore a snapshot, or set it aside and have \
+             every vault published again"
+        );
+        StoreError::Engine { doing: "open the row file", reason }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::ops::Bound;
 
 use shard_protocol::{
-    BlobName, Candidates, CollectionName, CollectionState, Epoch, Revision, RowBatch, RowHandle,
-    RowMac,
+    Advance, BlobName, Candidates, CollectionName, CollectionState, CommitName, Epoch, RowBatch,
+    RowHandle, RowMac,
 };
 
 use super::RedbRows;
@@ -12,24 +12,38 @@ use super::cache::Stale;
 use super::catalogue::CatalogueEntry;
 use super::database::{View, guarded};
 use super::draft::Draft;
-use super::key::{Table, blob_name, damaged, words};
+use super::key::{CollectionId, Table, blob_name, damaged, words};
 use super::record::{EpochRecord, NameRecord, decode_word, encode_row, row_bytes};
 use crate::rules::{Rules, room_for_blob};
 use crate::{EpochStatistics, Fetched, RowStore, StoreError};
 
+/// Tables with the rows of an epoch.
+const OF_ROWS: [Table; 3] = [Table::Rows, Table::Names, Table::Tombstones];
+
 impl RowStore for RedbRows {
+    fn begin(&self, collection: &CollectionName, advance: &Advance) -> Result<(), StoreError> {
+        self.change("begin a publish", |draft| {
+            let mut held = draft.collection(collection)?;
+            if !held.may_begin(advance)? {
+                return Ok(());
+            }
+            held.record.lineage.begin(advance);
+            draft.put_collection(collection, held)
+        })
+    }
+
     fn upsert(
         &self,
         collection: &CollectionName,
-        revision: Revision,
+        advance: &Advance,
         batch: RowBatch,
         macs: &[RowMac],
     ) -> Result<(), StoreError> {
         assert_eq!(macs.len(), batch.rows().len(), "a MAC for every row");
         let (number, width) = (batch.epoch(), batch.width());
-        self.change("store rows", |draft| {
+        let work = |draft: &mut Draft<'_>| {
             let mut held = draft.collection(collection)?;
-            held.may_upsert(revision, number, width)?;
+            held.may_upsert(advance, number, width)?;
             let known = held.epochs.get(&number).copied();
             let mut epoch = known.unwrap_or(EpochRecord { width, rows: 0 });
             let id = held.record.id;
@@ -53,21 +67,22 @@ impl RowStore for RedbRows {
                 draft.put(Table::Rows, &key, encode_row(&row.coordinates))?;
             }
             put_epoch(draft, &mut held, number, epoch)?;
-            held.record.revision = revision;
+            held.record.lineage.begin(advance);
             draft.put_collection(collection, held)
-        })
+        };
+        self.noticing(collection, || self.change("store rows", work))
     }
 
     fn delete(
         &self,
         collection: &CollectionName,
-        revision: Revision,
+        advance: &Advance,
         epoch: Epoch,
         handles: &[RowHandle],
     ) -> Result<usize, StoreError> {
-        self.change("delete rows", |draft| {
+        let work = |draft: &mut Draft<'_>| {
             let mut held = CatalogueEntry::clone(draft.catalogue().known(collection)?);
-            held.may_delete(revision, epoch)?;
+            held.may_delete(advance, epoch)?;
             let (mut record, id) = (*held.epoch(epoch)?, held.record.id);
             let mut gone = 0;
             for &handle in handles {
@@ -77,43 +92,62 @@ impl RowStore for RedbRows {
                 };
                 draft.remove(Table::Names, &name)?;
                 draft.remove(Table::Rows, &id.row(epoch, old.cell, handle))?;
-                draft.put(Table::Tombstones, &name, revision.0.to_le_bytes().to_vec())?;
+                draft.put(Table::Tombstones, &name, advance.revision.0.to_le_bytes().to_vec())?;
                 draft.stale(Stale::Row((id, epoch, old.cell), handle));
                 draft.leave_row(row_bytes(record.width));
                 gone += 1;
             }
             record.rows -= gone as u64;
             put_epoch(draft, &mut held, epoch, record)?;
-            held.record.revision = revision;
+            held.record.lineage.begin(advance);
             draft.put_collection(collection, held)?;
             Ok(gone)
-        })
+        };
+        self.noticing(collection, || self.change("delete rows", work))
     }
 
     fn activate(
         &self,
         collection: &CollectionName,
-        revision: Revision,
+        advance: &Advance,
         epoch: Epoch,
     ) -> Result<(), StoreError> {
-        self.change("activate an epoch", |draft| {
+        let work = |draft: &mut Draft<'_>| {
             let mut held = CatalogueEntry::clone(draft.catalogue().known(collection)?);
-            held.may_activate(revision, epoch)?;
+            if !held.may_activate(advance, epoch)? {
+                return Ok(());
+            }
             let kept = *held.epoch(epoch)?;
             for &old in held.epochs.keys().filter(|other| **other != epoch) {
-                let prefix = held.record.id.epoch(old);
-                let mut bytes = 0;
-                for table in [Table::Rows, Table::Names, Table::Tombstones] {
-                    bytes += draft.remove_prefix(table, &prefix)?;
-                }
-                draft.remove(Table::Epochs, &prefix)?;
-                draft.leave_epoch(bytes);
-                draft.stale(Stale::Epoch(held.record.id, old));
+                erase_epoch(draft, held.record.id, old)?;
             }
             held.epochs = [(epoch, kept)].into();
             held.record.current = Some(epoch);
-            held.record.revision = revision;
+            held.record.lineage.reach(advance);
             draft.put_collection(collection, held)
+        };
+        self.noticing(collection, || self.change("activate an epoch", work))
+    }
+
+    fn reset(
+        &self,
+        collection: &CollectionName,
+        from: Option<CommitName>,
+    ) -> Result<(), StoreError> {
+        if self.damage(collection).is_some() {
+            return self.reset_damaged(collection, from);
+        }
+        self.change("reset a collection", |draft| {
+            let Some(held) = draft.catalogue().0.get(collection).cloned() else { return Ok(()) };
+            if !held.may_reset(from)? {
+                return Ok(());
+            }
+            let id = held.record.id;
+            held.epochs.keys().try_for_each(|&epoch| erase_epoch(draft, id, epoch))?;
+            let mut empty = CatalogueEntry::new(id);
+            empty.record.blobs = held.record.blobs;
+            empty.record.lineage = held.record.lineage.forgotten();
+            draft.put_collection(collection, empty)
         })
     }
 
@@ -123,7 +157,9 @@ impl RowStore for RedbRows {
         epoch: Epoch,
         candidates: &Candidates,
     ) -> Result<Fetched, StoreError> {
-        self.reading(|| self.fetch_once(collection, epoch, candidates))
+        self.noticing(collection, || {
+            self.reading(|| self.fetch_once(collection, epoch, candidates))
+        })
     }
 
     fn width(&self, collection: &CollectionName, epoch: Epoch) -> Result<usize, StoreError> {
@@ -137,8 +173,11 @@ impl RowStore for RedbRows {
         after: Option<RowHandle>,
         most: usize,
     ) -> Result<Vec<(RowHandle, RowMac)>, StoreError> {
-        self.viewing("list MACs", |view| {
-            let Ok(held) = view.catalogue.known(collection) else { return Ok(Vec::new()) };
+        let list = |view: &View| {
+            if !view.catalogue.0.contains_key(collection) {
+                return Ok(Vec::new());
+            }
+            let held = view.catalogue.known(collection)?;
             let id = held.record.id;
             let last = after.map(|handle| id.named(epoch, handle));
             let from = last.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(&key[..]));
@@ -154,7 +193,8 @@ impl RowStore for RedbRows {
                 Ok(true)
             })?;
             Ok(page)
-        })
+        };
+        self.noticing(collection, || self.viewing("list MACs", list))
     }
 
     fn statistics(
@@ -162,7 +202,7 @@ impl RowStore for RedbRows {
         collection: &CollectionName,
         epoch: Epoch,
     ) -> Result<EpochStatistics, StoreError> {
-        self.viewing("count rows", |view| {
+        let count = |view: &View| {
             let held = view.catalogue.known(collection)?;
             let record = held.epoch(epoch)?;
             let (mut rows, mut cells, mut last) = (0, 0, None);
@@ -174,12 +214,14 @@ impl RowStore for RedbRows {
                 Ok(true)
             })?;
             Ok(EpochStatistics { rows, cells, width: record.width })
-        })
+        };
+        self.noticing(collection, || self.viewing("count rows", count))
     }
 
     fn describe(&self, collection: &CollectionName) -> Result<CollectionState, StoreError> {
         let view = self.view();
-        Ok(view.catalogue.0.get(collection).map(|held| held.state()).unwrap_or_default())
+        let state = view.catalogue.0.get(collection).map(|held| held.state()).unwrap_or_default();
+        Ok(CollectionState { damage: self.damage(collection), ..state })
     }
 
     fn collections(&self) -> Result<Vec<CollectionName>, StoreError> {
@@ -187,20 +229,16 @@ impl RowStore for RedbRows {
     }
 
     fn drop_collection(&self, collection: &CollectionName) -> Result<bool, StoreError> {
+        if self.damage(collection).is_some() {
+            return self.drop_damaged(collection).map(|()| true);
+        }
         self.change("drop a collection", |draft| {
             let Some(held) = draft.catalogue().0.get(collection).cloned() else {
                 return Ok(false);
             };
             let prefix = held.record.id.prefix();
             let mut bytes = 0;
-            for table in [
-                Table::Rows,
-                Table::Names,
-                Table::Tombstones,
-                Table::Epochs,
-                Table::Blobs,
-                Table::Lengths,
-            ] {
+            for table in OF_ROWS.into_iter().chain([Table::Epochs, Table::Blobs, Table::Lengths]) {
                 bytes += draft.remove_prefix(table, &prefix)?;
             }
             draft.remove_collection(collection)?;
@@ -221,6 +259,11 @@ impl RowStore for RedbRows {
         self.change("store a blob", |draft| {
             let mut held = draft.collection(collection)?;
             let key = held.record.id.blob(name);
+            // One that is damaged is replaced.
+            let same = draft.read(Table::Blobs, &key, |kept| Some(kept == sealed));
+            if matches!(same, Ok(Some(true))) {
+                return Ok(());
+            }
             let length = (sealed.len() as u64).to_le_bytes().to_vec();
             if draft.put(Table::Lengths, &key, length)?.is_none() {
                 room_for_blob(held.record.blobs as usize)?;
@@ -235,17 +278,27 @@ impl RowStore for RedbRows {
 
     fn blob(&self, collection: &CollectionName, name: &BlobName) -> Result<Vec<u8>, StoreError> {
         self.viewing("read a blob", |view| {
-            let key = view.catalogue.known(collection)?.record.id.blob(name);
+            let key = view.catalogue.number(collection)?.blob(name);
             let blob = view.read(Table::Blobs, &key, |body| Some(body.to_vec()))?;
             blob.ok_or_else(|| StoreError::UnknownBlob(name.clone()))
         })
     }
 
-    fn blobs(&self, collection: &CollectionName) -> Result<Vec<(BlobName, u64)>, StoreError> {
+    fn blobs(
+        &self,
+        collection: &CollectionName,
+        after: Option<&BlobName>,
+        most: usize,
+    ) -> Result<Vec<(BlobName, u64)>, StoreError> {
         self.viewing("list blobs", |view| {
-            let id = view.catalogue.known(collection)?.record.id;
+            let id = view.catalogue.number(collection)?;
+            let last = after.map(|name| id.blob(name));
+            let from = last.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(&key[..]));
             let mut list = Vec::new();
-            view.scan(Table::Lengths, &id.prefix(), Bound::Unbounded, |key, record| {
+            view.scan(Table::Lengths, &id.prefix(), from, |key, record| {
+                if list.len() == most {
+                    return Ok(false);
+                }
                 let body = Table::Lengths.unseal(key, record)?;
                 let entry = blob_name(key).zip(decode_word(body));
                 let ((_, name), length) = entry.ok_or_else(|| damaged(Table::Lengths))?;
@@ -286,6 +339,19 @@ impl RedbRows {
             guarded(view.database().condition(), doing, || read(&view))
         })
     }
+}
+
+/// Removes an epoch with its rows.
+fn erase_epoch(draft: &mut Draft<'_>, id: CollectionId, epoch: Epoch) -> Result<(), StoreError> {
+    let prefix = id.epoch(epoch);
+    let mut bytes = 0;
+    for table in OF_ROWS {
+        bytes += draft.remove_prefix(table, &prefix)?;
+    }
+    draft.remove(Table::Epochs, &prefix)?;
+    draft.leave_epoch(bytes);
+    draft.stale(Stale::Epoch(id, epoch));
+    Ok(())
 }
 
 fn put_epoch(

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use shard_protocol::{CellHandle, Epoch, Revision, RowMac};
+use shard_protocol::{CellHandle, CommitName, Epoch, Revision, RowMac};
 
 use super::key::CollectionId;
+use crate::rules::Lineage;
 
 /// What the file knows about itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,7 +43,7 @@ impl State {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct CollectionRecord {
     pub id: CollectionId,
-    pub revision: Revision,
+    pub lineage: Lineage,
     pub current: Option<Epoch>,
     /// Number of blobs.
     pub blobs: u64,
@@ -51,17 +52,35 @@ pub(super) struct CollectionRecord {
 impl CollectionRecord {
     pub(super) fn encode(&self) -> Vec<u8> {
         let current = self.current.map_or(0, |epoch| epoch.0);
-        let words = [self.id.0, self.revision.0, self.blobs, current];
+        let Lineage { revision, commit, unfinished, turn } = self.lineage;
+        let words = [self.id.0, revision.0, self.blobs, current, turn];
         let mut body: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
         body.push(self.current.is_some().into());
+        for commit in [commit, unfinished] {
+            body.push(commit.is_some().into());
+            body.extend(commit.unwrap_or_default().0);
+        }
         body
     }
 
     pub(super) fn decode(body: &[u8]) -> Option<Self> {
-        let ([id, revision, blobs, current], rest) = little_words::<4>(body)?;
-        let current = flag(rest)?.then_some(Epoch(current));
-        Some(Self { id: CollectionId(id), revision: Revision(revision), current, blobs })
+        let ([id, revision, blobs, current, turn], rest) = little_words::<5>(body)?;
+        let (searched, rest) = rest.split_at_checked(1)?;
+        let current = flag(searched)?.then_some(Epoch(current));
+        let (commit, unfinished) = rest.split_at_checked(COMMIT_BYTES)?;
+        let (commit, unfinished) = (decode_commit(commit)?, decode_commit(unfinished)?);
+        let lineage = Lineage { revision: Revision(revision), commit, unfinished, turn };
+        Some(Self { id: CollectionId(id), lineage, current, blobs })
     }
+}
+
+/// Bytes of a commit that may be none: a flag and the name.
+const COMMIT_BYTES: usize = 17;
+
+fn decode_commit(bytes: &[u8]) -> Option<Option<CommitName>> {
+    let (there, name) = bytes.split_at_checked(1)?;
+    let name = CommitName(name.try_into().ok()?);
+    Some(flag(there)?.then_some(name))
 }
 
 /// An epoch, as the file has it.
@@ -169,8 +188,14 @@ mod tests {
         assert_eq!(State::decode(&state.encode()), Some(state));
         let id = CollectionId(3);
         for current in [None, Some(Epoch(0)), Some(Epoch(u64::MAX))] {
-            let record = CollectionRecord { id, revision: Revision(5), current, blobs: 2 };
-            assert_eq!(CollectionRecord::decode(&record.encode()), Some(record));
+            for commit in [None, Some(CommitName([7; 16]))] {
+                let unfinished = Some(CommitName([0; 16]));
+                let lineage = Lineage { revision: Revision(5), commit, unfinished, turn: 6 };
+                let record = CollectionRecord { id, lineage, current, blobs: 2 };
+                assert_eq!(CollectionRecord::decode(&record.encode()), Some(record.clone()));
+                let short = &record.encode()[..74];
+                assert_eq!(CollectionRecord::decode(short), None);
+            }
         }
         let name = NameRecord { cell: CellHandle(8), mac: RowMac([4; 16]) };
         assert_eq!(NameRecord::decode(&name.encode()), Some(name));
@@ -192,9 +217,10 @@ mod tests {
         ends(Table::Rows, &id.row(epoch, CellHandle(3), RowHandle(4)), row, 0x1345_cfdf);
         let name = NameRecord { cell: CellHandle(3), mac: RowMac([9; 16]) };
         ends(Table::Names, &id.named(epoch, RowHandle(4)), name.encode(), 0x2aea_1d4c);
-        let revision = Revision(7);
-        let collection = CollectionRecord { id, revision, current: Some(epoch), blobs: 0 };
-        ends(Table::Collections, b"main", collection.encode(), 0x61ba_4766);
+        let commit = Some(CommitName([9; 16]));
+        let lineage = Lineage { revision: Revision(7), commit, unfinished: None, turn: 4 };
+        let collection = CollectionRecord { id, lineage, current: Some(epoch), blobs: 0 };
+        ends(Table::Collections, b"main", collection.encode(), 0xa5fc_1a27);
         let record = EpochRecord { width: 2, rows: 1 };
         ends(Table::Epochs, &id.epoch(epoch), record.encode(), 0x656d_17ed);
         let state = State { sequence: 5, next_collection: 2, ..State::default() };

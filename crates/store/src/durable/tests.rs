@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use shard_protocol::{
-    Candidates, CellHandle, CollectionName, Epoch, Leak, Revision, Row, RowBatch, RowHandle,
-    RowMac, declassify,
+    Advance, Candidates, CellHandle, CollectionName, CommitName, Epoch, Leak, Revision, Row,
+    RowBatch, RowHandle, RowMac, declassify,
 };
 
 use super::database::View;
@@ -15,6 +15,7 @@ use crate::{MOST_COLLECTIONS, RowStore, StoreError};
 
 const FOREVER: u64 = u64::MAX;
 const WIDTH: usize = 6;
+const NEXT: CommitName = CommitName([8; 16]);
 
 fn main_collection() -> CollectionName {
     CollectionName::default()
@@ -23,6 +24,18 @@ fn main_collection() -> CollectionName {
 fn open(directory: &Path, faults: &Faults) -> Result<RedbRows, StoreError> {
     let options = StoreOptions { faults: faults.clone(), ..StoreOptions::default() };
     RedbRows::open(directory, options)
+}
+
+/// A step of the only vault there is, from whatever is held.
+fn advance(rows: &RedbRows, revision: u64) -> Advance {
+    let state = rows.describe(&main_collection()).unwrap();
+    let (from, turn) = (state.commit, state.turn);
+    Advance { from, to: CommitName([7; 16]), revision: Revision(revision), turn }
+}
+
+/// The same as the first step of the next publish.
+fn next(advance: Advance) -> Advance {
+    Advance { turn: advance.turn + 1, ..advance }
 }
 
 fn upsert(
@@ -43,14 +56,14 @@ fn upsert(
         declassify(handles.map(row).collect(), Leak::StoredRows),
     );
     let macs = vec![RowMac([0; 16]); batch.rows().len()];
-    rows.upsert(&main_collection(), Revision(revision), batch, &macs)
+    rows.upsert(&main_collection(), &advance(rows, revision), batch, &macs)
 }
 
 /// An engine with rows 0 to 80, all of value 1, in epoch 1.
 fn filled(directory: &Path, faults: &Faults) -> RedbRows {
     let rows = open(directory, faults).unwrap();
     upsert(&rows, 1, 1, 0..80, 1).unwrap();
-    rows.activate(&main_collection(), Revision(1), Epoch(1)).unwrap();
+    rows.activate(&main_collection(), &advance(&rows, 1), Epoch(1)).unwrap();
     rows
 }
 
@@ -81,7 +94,8 @@ fn a_full_or_read_only_disk_changes_nothing_and_writes_go_on_once_it_has_passed(
         faults.fail_after(0, FOREVER, kind);
         for _ in 0..3 {
             assert_says(upsert(&rows, 2, 1, 0..5, 2).unwrap_err(), reason);
-            let deleted = rows.delete(&main_collection(), Revision(2), Epoch(1), &[RowHandle(1)]);
+            let deleted =
+                rows.delete(&main_collection(), &advance(&rows, 2), Epoch(1), &[RowHandle(1)]);
             assert_says(deleted.unwrap_err(), reason);
             assert_says(rows.compact().unwrap_err(), reason);
             // Rows of the cache and of the disk alike.
@@ -154,6 +168,7 @@ fn killed_at_every_write(
         assert_eq!(found.problems, Vec::<String>::new(), "write {point}");
         let rows = open(directory.path(), &faults).unwrap();
         check(&rows, acknowledged);
+        rows.begin(&main_collection(), &next(advance(&rows, 9))).unwrap();
         upsert(&rows, 9, 1, 70..71, 9).or_else(|_| upsert(&rows, 9, 2, 70..71, 9)).unwrap();
         if !struck {
             assert!(acknowledged);
@@ -184,15 +199,21 @@ fn a_kill_during_a_switch_of_epochs_leaves_one_or_the_other() {
         2,
         |rows| {
             upsert(rows, 2, 2, 0..10, 2)?;
-            rows.activate(&main_collection(), Revision(2), Epoch(2))
+            let next = next(Advance { to: NEXT, ..advance(rows, 2) });
+            rows.begin(&main_collection(), &next)?;
+            rows.activate(&main_collection(), &next, Epoch(2))
         },
         |rows, acknowledged| {
-            let current = rows.describe(&main_collection()).unwrap().current;
-            match current {
+            let state = rows.describe(&main_collection()).unwrap();
+            let commit = state.commit.unwrap();
+            match state.current {
                 Some(Epoch(1)) => {
+                    assert_eq!((state.revision, commit), (Revision(1), CommitName([7; 16])));
                     assert!(!acknowledged && (0..80).all(|row| value(rows, 1, row) == Ok(1)));
                 }
                 Some(Epoch(2)) => {
+                    assert_eq!((state.revision, commit), (Revision(2), NEXT));
+                    assert_eq!(state.unfinished, None);
                     assert!((0..10).all(|row| value(rows, 2, row) == Ok(2)));
                     assert!(value(rows, 1, 0).is_err());
                 }
@@ -209,7 +230,7 @@ fn a_kill_during_a_compaction_loses_nothing_and_brings_nothing_back() {
     let kills = killed_at_every_write(
         5,
         |rows| {
-            let gone = rows.delete(&main_collection(), Revision(2), Epoch(1), &handles)?;
+            let gone = rows.delete(&main_collection(), &advance(rows, 2), Epoch(1), &handles)?;
             assert_eq!(gone, 10);
             rows.compact().map(drop)
         },

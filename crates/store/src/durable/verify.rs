@@ -95,6 +95,12 @@ impl Check {
     fn walk(&mut self, view: &View) {
         for (name, held) in &view.catalogue.0 {
             self.found.collections += 1;
+            if let Some(what) = &held.damage {
+                self.problem(format!("damaged: collection {name}: {what}"));
+                if !held.is_numbered() {
+                    continue;
+                }
+            }
             self.names.insert(held.record.id, name.clone());
             self.blobs.insert(held.record.id, (held.record.blobs, 0));
             for (&number, &epoch) in &held.epochs {

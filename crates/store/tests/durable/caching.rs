@@ -1,6 +1,5 @@
 //! Rows in memory: what is warm, what is counted, what gives way.
 
-use shard_protocol::Revision;
 use shard_store::{RedbRows, RowStore, StoreOptions};
 
 use crate::support::*;
@@ -45,6 +44,24 @@ fn a_change_takes_only_what_it_changes_out_of_the_cache() {
     fetch(&rows, EPOCH, 9..50).unwrap();
     assert_eq!(rows.metrics().disk_rows_read, read + 1);
     upsert(&rows, 4, shard_protocol::Epoch(4), 0..2, 5, 3).unwrap();
-    rows.activate(&main_collection(), Revision(4), shard_protocol::Epoch(4)).unwrap();
+    activate(&rows, 4, shard_protocol::Epoch(4));
     assert_eq!(rows.metrics().cache_bytes, 0);
+}
+
+#[test]
+fn the_same_blob_again_costs_no_write() {
+    let directory = tempfile::tempdir().unwrap();
+    let rows = open(directory.path());
+    let (main, name) = (main_collection(), "vault.1".parse().unwrap());
+    rows.put_blob(&main, &name, &[7; 5000]).unwrap();
+    let before = (rows.metrics().commits, rows.erasable_bytes());
+    let file = std::fs::read(directory.path().join("rows-00000001.redb")).unwrap();
+    for _ in 0..3 {
+        rows.put_blob(&main, &name, &[7; 5000]).unwrap();
+    }
+    assert_eq!((rows.metrics().commits, rows.erasable_bytes()), before);
+    assert!(std::fs::read(directory.path().join("rows-00000001.redb")).unwrap() == file);
+    rows.put_blob(&main, &name, &[8; 5000]).unwrap();
+    assert_eq!(rows.metrics().commits, before.0 + 1);
+    assert_eq!(rows.blob(&main, &name).unwrap(), [8; 5000]);
 }

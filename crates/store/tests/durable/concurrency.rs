@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use shard_protocol::Revision;
 use shard_store::RowStore;
 
 use crate::support::*;
@@ -76,6 +75,7 @@ fn what_is_written_during_a_compaction_is_not_lost_and_what_is_deleted_stays_del
                 upsert(&rows, 2 + round, EPOCH, 5 * round..5 * round + 5, 1, 32).unwrap();
                 assert_eq!(delete(&rows, 2 + round, &[1000 + round]), 1);
             }
+            activate(&rows, 41, EPOCH);
             ended.store(true, Ordering::SeqCst);
             40
         });
@@ -87,7 +87,7 @@ fn what_is_written_during_a_compaction_is_not_lost_and_what_is_deleted_stays_del
         assert!((0..5 * written).all(|handle| holds(rows, EPOCH, handle, 1)));
         assert!((1000..1000 + written).all(|handle| fetch(rows, EPOCH, [handle]).is_err()));
         assert_eq!(rows.describe(&main_collection()).unwrap().epochs[0].rows, 4000 + 9 * written);
-        assert_eq!(rows.describe(&main_collection()).unwrap().revision, Revision(1 + written));
+        assert_eq!(rows.describe(&main_collection()).unwrap().revision.0, 1 + written);
     };
     check(&rows);
     drop(rows);
@@ -103,7 +103,7 @@ fn an_epoch_erased_during_a_compaction_stays_erased() {
     thread::scope(|scope| {
         let compactor = scope.spawn(|| rows.compact().unwrap());
         upsert(&rows, 2, next, 0..10, 7, 32).unwrap();
-        rows.activate(&main_collection(), Revision(2), next).unwrap();
+        activate(&rows, 2, next);
         compactor.join().unwrap();
     });
     assert!(holds(&rows, next, 3, 7));

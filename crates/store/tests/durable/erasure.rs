@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use shard_protocol::{Epoch, Revision};
+use shard_protocol::{Advance, Epoch};
 use shard_store::RowStore;
 
 use crate::support::*;
@@ -52,13 +52,14 @@ fn an_erased_epoch_a_dropped_collection_and_a_deleted_blob_are_nowhere_after_com
     let rows = filled(directory.path(), 50, WIDTH);
     let other = "other".parse().unwrap();
     let tags = [shard_protocol::RowMac([1; 16])];
-    rows.upsert(&other, Revision(1), batch(EPOCH, [777], 5, WIDTH), &tags).unwrap();
+    let first = Advance { from: None, ..advance(&rows, 1) };
+    rows.upsert(&other, &first, batch(EPOCH, [777], 5, WIDTH), &tags).unwrap();
     let (old, kept) = ("blob.1".parse().unwrap(), "blob.2".parse().unwrap());
     rows.put_blob(&main_collection(), &old, b"a sealed blob that will be deleted").unwrap();
     rows.put_blob(&main_collection(), &kept, b"a sealed blob that will be replaced").unwrap();
     rows.put_blob(&main_collection(), &kept, b"a sealed blob that stays").unwrap();
     upsert(&rows, 2, Epoch(4), 0..5, 6, WIDTH).unwrap();
-    rows.activate(&main_collection(), Revision(2), Epoch(4)).unwrap();
+    activate(&rows, 2, Epoch(4));
     let gone = [
         row_bytes(3, 0),
         row_bytes(777, 5),
@@ -93,7 +94,7 @@ fn a_compaction_is_due_after_many_deletes_or_an_erased_epoch_and_that_outlives_a
     rows.compact().unwrap();
     assert!(!rows.needs_compaction());
     upsert(&rows, 4, Epoch(4), [1], 1, WIDTH).unwrap();
-    rows.activate(&main_collection(), Revision(4), Epoch(4)).unwrap();
+    activate(&rows, 4, Epoch(4));
     drop(rows);
     let rows = open(directory.path());
     assert!(rows.needs_compaction(), "an epoch was erased");

@@ -2,43 +2,92 @@
 
 use proptest::prelude::*;
 use shard_protocol::{
-    BlobName, Candidates, CellHandle, CollectionName, Epoch, Leak, Revision, Row, RowBatch,
-    RowHandle, RowMac, declassify,
+    Advance, BlobName, Candidates, CellHandle, CollectionName, CommitName, Epoch, Leak, Revision,
+    Row, RowBatch, RowHandle, RowMac, declassify,
 };
 use shard_store::{MemoryRows, RedbRows, RowStore, StoreOptions};
 
 #[derive(Clone, Debug)]
 enum Step {
-    Upsert { collection: u8, revision: u64, epoch: u64, width: usize, rows: Vec<(u64, u64, i32)> },
-    Delete { collection: u8, revision: u64, epoch: u64, handles: Vec<u64> },
-    Activate { collection: u8, revision: u64, epoch: u64 },
-    Fetch { collection: u8, epoch: u64, rows: Vec<(u64, u64)> },
-    PutBlob { collection: u8, name: u8, bytes: Vec<u8> },
-    DeleteBlob { collection: u8, name: u8 },
-    Drop { collection: u8 },
+    Begin {
+        collection: u8,
+        advance: Advance,
+    },
+    Upsert {
+        collection: u8,
+        advance: Advance,
+        epoch: u64,
+        width: usize,
+        rows: Vec<(u64, u64, i32)>,
+    },
+    Delete {
+        collection: u8,
+        advance: Advance,
+        epoch: u64,
+        handles: Vec<u64>,
+    },
+    Activate {
+        collection: u8,
+        advance: Advance,
+        epoch: u64,
+    },
+    Reset {
+        collection: u8,
+        from: Option<CommitName>,
+    },
+    Fetch {
+        collection: u8,
+        epoch: u64,
+        rows: Vec<(u64, u64)>,
+    },
+    PutBlob {
+        collection: u8,
+        name: u8,
+        bytes: Vec<u8>,
+    },
+    DeleteBlob {
+        collection: u8,
+        name: u8,
+    },
+    Drop {
+        collection: u8,
+    },
     Compact,
     Reopen,
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let (collection, revision, epoch) = (0..2u8, 1..6u64, 1..4u64);
-    let place = (collection.clone(), revision, epoch.clone());
+    let (collection, epoch) = (0..2u8, 1..4u64);
+    // Few commits, so that steps often meet what they come from.
+    let commit = prop::option::of((1..3u8).prop_map(|byte| CommitName([byte; 16])));
+    let advance =
+        (commit.clone(), 1..3u8, 1..4u64, 0..4u64).prop_map(|(from, to, revision, turn)| Advance {
+            from,
+            to: CommitName([to; 16]),
+            revision: Revision(revision),
+            turn,
+        });
+    let place = (collection.clone(), advance.clone(), epoch.clone());
     let rows = prop::collection::vec((0..12u64, 0..3u64, any::<i32>()), 0..8);
     let asked = prop::collection::vec((0..12u64, 0..3u64), 1..6);
     prop_oneof![
         6 => (place.clone(), prop_oneof![9 => Just(3usize), 1 => Just(4)], rows).prop_map(
-            |((collection, revision, epoch), width, rows)| {
-                Step::Upsert { collection, revision, epoch, width, rows }
+            |((collection, advance, epoch), width, rows)| {
+                Step::Upsert { collection, advance, epoch, width, rows }
             }
         ),
         3 => (place.clone(), prop::collection::vec(0..12u64, 0..4)).prop_map(
-            |((collection, revision, epoch), handles)| {
-                Step::Delete { collection, revision, epoch, handles }
+            |((collection, advance, epoch), handles)| {
+                Step::Delete { collection, advance, epoch, handles }
             }
         ),
-        2 => place.prop_map(|(collection, revision, epoch)| {
-            Step::Activate { collection, revision, epoch }
+        4 => place.prop_map(|(collection, advance, epoch)| {
+            Step::Activate { collection, advance, epoch }
         }),
+        4 => (collection.clone(), advance)
+            .prop_map(|(collection, advance)| Step::Begin { collection, advance }),
+        1 => (collection.clone(), commit)
+            .prop_map(|(collection, from)| Step::Reset { collection, from }),
         6 => (collection.clone(), epoch, asked)
             .prop_map(|(collection, epoch, rows)| Step::Fetch { collection, epoch, rows }),
         1 => (collection.clone(), 0..3u8, prop::collection::vec(any::<u8>(), 0..40))
@@ -91,17 +140,22 @@ fn candidates(rows: &[(u64, u64)]) -> Candidates {
 /// What an operation answers, to be compared.
 fn answer(rows: &dyn RowStore, step: &Step) -> String {
     match step {
-        Step::Upsert { collection: name, revision, epoch, width, rows: new } => {
+        Step::Begin { collection: name, advance } => {
+            format!("{:?}", rows.begin(&collection(*name), advance))
+        }
+        Step::Upsert { collection: name, advance, epoch, width, rows: new } => {
             let (batch, tags) = batch(*epoch, *width, new);
-            format!("{:?}", rows.upsert(&collection(*name), Revision(*revision), batch, &tags))
+            format!("{:?}", rows.upsert(&collection(*name), advance, batch, &tags))
         }
-        Step::Delete { collection: name, revision, epoch, handles } => {
+        Step::Delete { collection: name, advance, epoch, handles } => {
             let handles: Vec<RowHandle> = handles.iter().map(|&h| RowHandle(h)).collect();
-            let (revision, epoch) = (Revision(*revision), Epoch(*epoch));
-            format!("{:?}", rows.delete(&collection(*name), revision, epoch, &handles))
+            format!("{:?}", rows.delete(&collection(*name), advance, Epoch(*epoch), &handles))
         }
-        Step::Activate { collection: name, revision, epoch } => {
-            format!("{:?}", rows.activate(&collection(*name), Revision(*revision), Epoch(*epoch)))
+        Step::Activate { collection: name, advance, epoch } => {
+            format!("{:?}", rows.activate(&collection(*name), advance, Epoch(*epoch)))
+        }
+        Step::Reset { collection: name, from } => {
+            format!("{:?}", rows.reset(&collection(*name), *from))
         }
         Step::Fetch { collection: name, epoch, rows: asked } => {
             format!("{:?}", rows.fetch(&collection(*name), Epoch(*epoch), &candidates(asked)))
@@ -123,7 +177,7 @@ fn answer(rows: &dyn RowStore, step: &Step) -> String {
 fn everything(rows: &dyn RowStore) -> String {
     let mut text = format!("{:?}", rows.collections());
     for name in [collection(0), collection(1)] {
-        text += &format!("{:?} {:?}", rows.describe(&name), rows.blobs(&name));
+        text += &format!("{:?} {:?}", rows.describe(&name), rows.blobs(&name, None, 9));
         for number in 0..3 {
             text += &format!("{:?}", rows.blob(&name, &blob(number)));
         }

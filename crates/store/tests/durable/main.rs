@@ -9,6 +9,7 @@ mod erasure;
 mod interleavings;
 mod killing;
 mod opening;
+mod publishers;
 mod snapshots;
 mod support;
 

@@ -1,6 +1,5 @@
 //! Opening a directory: after a clean end, after a crash, twice at a time, when it is damaged.
 
-use shard_protocol::Revision;
 use shard_store::{RedbRows, RowStore, StoreOptions, verify};
 
 use crate::support::*;
@@ -12,6 +11,7 @@ fn what_was_acknowledged_is_there_after_reopening() {
     let name = "vault.1".parse().unwrap();
     rows.put_blob(&main_collection(), &name, b"sealed").unwrap();
     assert_eq!(delete(&rows, 2, &[3, 4]), 2);
+    activate(&rows, 2, EPOCH);
     let before = rows.describe(&main_collection()).unwrap();
     drop(rows);
     let rows = open(directory.path());
@@ -83,11 +83,14 @@ fn a_directory_that_is_not_understood_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     drop(filled(directory.path(), 3, 2));
     let current = directory.path().join("CURRENT");
-    for text in ["", "shard rows 2\nrows-00000001.redb\n", "shard rows 1\nrows-x.redb\n"] {
+    for text in ["", "shard rows 3\nrows-00000001.redb\n", "shard rows 2\nrows-x.redb\n"] {
         std::fs::write(&current, text).unwrap();
         assert!(RedbRows::open(directory.path(), StoreOptions::default()).is_err(), "{text:?}");
     }
-    std::fs::write(&current, "shard rows 1\nrows-00000007.redb\n").unwrap();
+    std::fs::write(&current, "shard rows 1\nrows-00000001.redb\n").unwrap();
+    let before = RedbRows::open(directory.path(), StoreOptions::default()).unwrap_err();
+    assert!(before.to_string().contains("layout version 1"), "{before}");
+    std::fs::write(&current, "shard rows 2\nrows-00000007.redb\n").unwrap();
     let missing = RedbRows::open(directory.path(), StoreOptions::default()).unwrap_err();
     assert!(missing.to_string().contains("rows-00000007.redb"), "{missing}");
 }
@@ -99,7 +102,7 @@ fn a_dropped_collection_stays_dropped_and_its_name_can_be_used_again() {
     assert!(holds(&rows, EPOCH, 1, 0));
     assert!(rows.drop_collection(&main_collection()).unwrap());
     upsert(&rows, 1, EPOCH, [2], 9, 4).unwrap();
-    rows.activate(&main_collection(), Revision(1), EPOCH).unwrap();
+    activate(&rows, 1, EPOCH);
     for rows in [rows, {
         let copy = tempfile::tempdir().unwrap().keep();
         copy_directory(directory.path(), &copy);

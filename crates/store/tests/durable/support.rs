@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use shard_protocol::{
-    Candidates, CellHandle, CollectionName, Epoch, Leak, Revision, Row, RowBatch, RowHandle,
-    RowMac, declassify,
+    Advance, Candidates, CellHandle, CollectionName, CommitName, Epoch, Leak, Revision, Row,
+    RowBatch, RowHandle, RowMac, declassify,
 };
 use shard_store::{Fetched, RedbRows, RowStore, StoreError, StoreOptions};
 
@@ -12,6 +12,17 @@ pub const EPOCH: Epoch = Epoch(3);
 
 pub fn main_collection() -> CollectionName {
     CollectionName::default()
+}
+
+/// A step of the only vault there is, from whatever is held.
+pub fn advance(rows: &dyn RowStore, revision: u64) -> Advance {
+    let state = rows.describe(&main_collection()).unwrap();
+    let (from, turn) = (state.commit, state.turn);
+    Advance { from, to: CommitName([7; 16]), revision: Revision(revision), turn }
+}
+
+pub fn activate(rows: &dyn RowStore, revision: u64, epoch: Epoch) {
+    rows.activate(&main_collection(), &advance(rows, revision), epoch).unwrap();
 }
 
 pub fn open(directory: &Path) -> RedbRows {
@@ -60,12 +71,12 @@ pub fn upsert(
 ) -> Result<(), StoreError> {
     let batch = batch(epoch, handles, salt, width);
     let tags = vec![RowMac([salt as u8; 16]); batch.rows().len()];
-    rows.upsert(&main_collection(), Revision(revision), batch, &tags)
+    rows.upsert(&main_collection(), &advance(rows, revision), batch, &tags)
 }
 
 pub fn delete(rows: &dyn RowStore, revision: u64, handles: &[u64]) -> usize {
     let handles: Vec<RowHandle> = handles.iter().map(|&handle| RowHandle(handle)).collect();
-    rows.delete(&main_collection(), Revision(revision), EPOCH, &handles).unwrap()
+    rows.delete(&main_collection(), &advance(rows, revision), EPOCH, &handles).unwrap()
 }
 
 pub fn candidates(handles: impl IntoIterator<Item = u64>) -> Candidates {
@@ -94,11 +105,18 @@ pub fn holds(rows: &dyn RowStore, epoch: Epoch, handle: u64, salt: u64) -> bool 
     }
 }
 
+/// The salt of the row that a handle gives.
+pub fn salt(rows: &dyn RowStore, epoch: Epoch, handle: u64) -> Option<u64> {
+    let found = fetch(rows, epoch, [handle]).ok()?;
+    let row = &found[0][0];
+    (0..1 << 16).find(|&salt| **row == coordinates(handle, salt, row.len()))
+}
+
 /// An engine with rows 0 to `count` of salt 0 in the current epoch.
 pub fn filled(directory: &Path, count: u64, width: usize) -> RedbRows {
     let rows = open(directory);
     upsert(&rows, 1, EPOCH, 0..count, 0, width).unwrap();
-    rows.activate(&main_collection(), Revision(1), EPOCH).unwrap();
+    activate(&rows, 1, EPOCH);
     rows
 }
 

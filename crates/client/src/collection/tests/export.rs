@@ -76,7 +76,7 @@ fn an_exported_vault_refuses_everything_but_a_search() {
 #[cfg(feature = "remote")]
 #[test]
 fn an_exported_vault_is_neither_published_nor_backed_up() {
-    use crate::remote::{BackupOptions, PublishOptions, backup, publish};
+    use crate::remote::{BackupOptions, Lineage, PublishOptions, backup, publish};
 
     let mut world = World::with(CellCount::Cells(4), 20);
     let mut vault = exported(&mut world);
@@ -85,7 +85,11 @@ fn an_exported_vault_is_neither_published_nor_backed_up() {
     let saved = backup(&mut vault, BackupOptions::default(), server, UNWATCHED);
     assert!(matches!(saved, Err(ClientError::Vault(VaultError::QueryVault { .. }))), "{saved:?}");
     let (theirs, rows) = (Collection::open(&vault).unwrap(), published_rows(&world.vault).unwrap());
-    let published = publish(&theirs, &rows, PublishOptions::default(), server, UNWATCHED);
+    let head = Collection::open(&world.vault).unwrap().head().unwrap();
+    let lineage = Lineage { head, commit_at: &|_| None };
+    assert_eq!(theirs.head(), None);
+    let options = PublishOptions::default();
+    let published = publish(&theirs, &rows, lineage, options, server, UNWATCHED);
     assert!(matches!(published, Err(ClientError::SearchOnly)), "{published:?}");
 }
 

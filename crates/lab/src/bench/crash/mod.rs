@@ -35,7 +35,7 @@ use super::served::{Served, Site, shard};
 pub use check::misscored;
 pub use ledger::{CELLS, Versions};
 use shard_cli::output::{Output, progress};
-pub use work::{activate, publish, publish_rows};
+pub use work::{FIRST, LATER, activate, publish, publish_rows};
 
 use ledger::{Faults, mix};
 use work::{Rekeyer, Writer};
@@ -171,7 +171,7 @@ impl Driver {
                 writer.fill(&remote, rows / 2, &|done| bar.inc(done as u64))?;
         }
         bar.finish_and_clear();
-        activate(&remote, Epoch(1))?;
+        activate(&remote, Epoch(1), FIRST)?;
         let acknowledged = &mut self.report.acknowledged;
         self.rekeyer.next_epoch(&server.connect(REKEYED)?, acknowledged)?;
         self.report.epochs_activated += 1;

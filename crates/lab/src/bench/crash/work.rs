@@ -8,14 +8,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result};
 use shard_client::remote::Remote;
 use shard_protocol::{
-    ActivateEpoch, DeleteRows, Epoch, Leak, PublishRows, Revision, RowHandle, RowMac, declassify,
+    ActivateEpoch, Advance, CommitName, DeleteRows, Epoch, Leak, PublishRows, Revision, RowHandle,
+    RowMac, declassify,
 };
 
 use super::check::{Failure, ask, macs, misscored, state};
 use super::ledger::{Change, Faults, Ledger, Versions, batch, mix};
 
-/// All changes are of one revision: a server takes changes of the latest as often as it likes.
-const REVISION: Revision = Revision(1);
+/// All changes are of one commit: a server takes changes of the one it holds as often as it likes.
+const COMMIT: CommitName = CommitName([1; 16]);
+
+/// Leads to it where nothing was published.
+pub const FIRST: Advance = Advance { from: None, to: COMMIT, revision: Revision(1), turn: 0 };
+
+/// Changes what is published of it.
+pub const LATER: Advance = Advance { from: Some(COMMIT), ..FIRST };
 
 /// Rows of one change, at most.
 const CHANGE: u64 = 200;
@@ -60,7 +67,7 @@ impl Writer {
             let count = FILL.min(rows - filled) as u64;
             let new: Versions = (self.next..self.next + count).map(|handle| (handle, 0)).collect();
             self.next += count;
-            self.send(server, Change::Upsert(new))?;
+            self.send(server, Change::Upsert(new), FIRST)?;
             filled += count as usize;
             progress(count as usize);
         }
@@ -73,7 +80,7 @@ impl Writer {
         let mut acknowledged = 0;
         while !over.load(Ordering::Relaxed) {
             let change = self.next_change();
-            match self.send(server, change) {
+            match self.send(server, change, LATER) {
                 Ok(rows) => acknowledged += rows,
                 Err(Failure::Gone(_)) => break,
                 Err(refused) => return Err(refused.into()),
@@ -110,11 +117,16 @@ impl Writer {
         rows.range(from..).next().or_else(|| rows.iter().next()).map(|(handle, _)| *handle)
     }
 
-    fn send(&mut self, server: &Remote, change: Change) -> Result<usize, Failure> {
+    fn send(
+        &mut self,
+        server: &Remote,
+        change: Change,
+        advance: Advance,
+    ) -> Result<usize, Failure> {
         let message = match &change {
-            Change::Upsert(rows) => publish(rows, Epoch(1), self.width),
+            Change::Upsert(rows) => publish(rows, Epoch(1), self.width, advance),
             Change::Delete(handles) => DeleteRows::new(
-                declassify(REVISION, Leak::CollectionShape),
+                declassify(advance, Leak::CollectionShape),
                 declassify(Epoch(1), Leak::CollectionShape),
                 declassify(handles.iter().map(|h| RowHandle(*h)).collect(), Leak::StoredRows),
             )
@@ -189,6 +201,7 @@ impl Rekeyer {
     /// Publishes the next epoch whole, in one go with what is there of it, and activates it.
     pub fn next_epoch(&mut self, server: &Remote, acknowledged: &mut usize) -> Result<(), Failure> {
         let next = self.next_number();
+        let advance = if self.current == Epoch(0) { FIRST } else { LATER };
         let missing: Vec<(u64, u32)> = self
             .versions()
             .into_iter()
@@ -196,13 +209,13 @@ impl Rekeyer {
             .collect();
         for rows in missing.chunks(EPOCH_BATCH) {
             let rows: Versions = rows.iter().copied().collect();
-            let message = publish(&rows, next, self.width);
+            let message = publish(&rows, next, self.width, advance);
             self.next.begin(Change::Upsert(rows));
             ask(server, message)?;
             *acknowledged += self.next.acknowledge();
         }
         self.in_doubt = true;
-        activate(server, next)?;
+        activate(server, next, advance)?;
         self.begin_epoch(next);
         Ok(())
     }
@@ -244,27 +257,27 @@ impl Rekeyer {
 }
 
 /// The message that publishes rows.
-pub fn publish(rows: &Versions, epoch: Epoch, width: usize) -> Vec<u8> {
+pub fn publish(rows: &Versions, epoch: Epoch, width: usize, advance: Advance) -> Vec<u8> {
     let (batch, macs) = batch(rows, epoch, width);
     let macs = declassify(macs, Leak::StoredRows);
-    PublishRows::new(declassify(REVISION, Leak::CollectionShape), batch, macs).encode()
+    PublishRows::new(declassify(advance, Leak::CollectionShape), batch, macs).encode()
 }
 
-/// Publishes rows.
+/// Publishes the first rows.
 pub fn publish_rows(
     server: &Remote,
     rows: &Versions,
     epoch: Epoch,
     width: usize,
 ) -> Result<(), Failure> {
-    ask(server, publish(rows, epoch, width)).map(drop)
+    ask(server, publish(rows, epoch, width, FIRST)).map(drop)
 }
 
 /// Makes an epoch the current one.
-pub fn activate(server: &Remote, epoch: Epoch) -> Result<(), Failure> {
-    let (revision, epoch) =
-        (declassify(REVISION, Leak::CollectionShape), declassify(epoch, Leak::CollectionShape));
-    ask(server, ActivateEpoch::new(revision, epoch).encode()).map(drop)
+pub fn activate(server: &Remote, epoch: Epoch, advance: Advance) -> Result<(), Failure> {
+    let (advance, epoch) =
+        (declassify(advance, Leak::CollectionShape), declassify(epoch, Leak::CollectionShape));
+    ask(server, ActivateEpoch::new(advance, epoch).encode()).map(drop)
 }
 
 /// What the server acknowledged to its operator.
