@@ -2,7 +2,9 @@
 
 use std::convert::Infallible;
 
-use shard_geometry::{CellsError, PcaError, RouteError, SplitError, TuneError, VectorError};
+use shard_geometry::{
+    CellsError, PcaError, RouteError, SplitError, Stopped, TuneError, VectorError,
+};
 use shard_protocol::{CandidateError, DecodeError, Refusal, RefusalCode, RowHandle};
 #[cfg(feature = "slots")]
 use shard_rlwe::slots::SlotsError;
@@ -62,16 +64,16 @@ pub enum ClientError {
     NothingLeft(usize),
     /// The model could not be fitted.
     #[error("cannot fit the principal components: {0}")]
-    Pca(#[from] PcaError),
+    Pca(PcaError),
     /// The prefix does not fit the vectors.
     #[error(transparent)]
     Split(#[from] SplitError),
     /// The partition could not be made.
     #[error(transparent)]
-    Cells(#[from] CellsError),
+    Cells(CellsError),
     /// The prefix width or the shortlist could not be tuned.
     #[error(transparent)]
-    Tune(#[from] TuneError),
+    Tune(TuneError),
     /// Routing failed.
     #[error(transparent)]
     Route(#[from] RouteError),
@@ -174,6 +176,39 @@ pub enum ClientError {
 impl From<Infallible> for ClientError {
     fn from(never: Infallible) -> Self {
         match never {}
+    }
+}
+
+impl From<Stopped> for ClientError {
+    fn from(_: Stopped) -> Self {
+        Self::Cancelled
+    }
+}
+
+impl From<PcaError> for ClientError {
+    fn from(error: PcaError) -> Self {
+        match error {
+            PcaError::Stopped(stopped) => stopped.into(),
+            error => Self::Pca(error),
+        }
+    }
+}
+
+impl From<CellsError> for ClientError {
+    fn from(error: CellsError) -> Self {
+        match error {
+            CellsError::Stopped(stopped) => stopped.into(),
+            error => Self::Cells(error),
+        }
+    }
+}
+
+impl From<TuneError> for ClientError {
+    fn from(error: TuneError) -> Self {
+        match error {
+            TuneError::Stopped(stopped) => stopped.into(),
+            error => Self::Tune(error),
+        }
     }
 }
 
