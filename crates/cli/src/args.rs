@@ -190,7 +190,8 @@ pub struct VaultArguments {
 
 #[derive(Args)]
 pub struct Demo {
-    /// Cells, each with its own key, or `micro` for a key per document
+    /// Cells, each with its own key, `auto` to follow the number of documents, or `micro` for a key
+    /// per document
     #[arg(long, default_value = "256", value_parser = cells)]
     pub cells: CellCount,
     /// Candidates that are scored under encryption
@@ -204,8 +205,9 @@ pub struct Demo {
 pub struct Init {
     #[command(flatten)]
     pub vault: VaultArguments,
-    /// Cells, each with its own key, or `micro` for a key per document
-    #[arg(long, default_value = "256", value_parser = cells)]
+    /// Cells, each with its own key, `auto` to follow the number of documents, or `micro` for a key
+    /// per document
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = cells)]
     pub cells: CellCount,
     /// Width of the routing prefix, or `auto`: the smallest that keeps recall
     #[arg(long, value_name = "WIDTH", default_value = "auto", value_parser = choice)]
@@ -474,9 +476,13 @@ fn choice(text: &str) -> Result<Choice, String> {
     if text == "auto" { Ok(Choice::Auto) } else { positive(text).map(Choice::Fixed) }
 }
 
-/// A number of cells, or `micro`.
+/// A number of cells, `auto` or `micro`.
 pub fn cells(text: &str) -> Result<CellCount, String> {
-    if text == "micro" { Ok(CellCount::Micro) } else { positive(text).map(CellCount::Cells) }
+    match text {
+        "auto" => Ok(CellCount::Auto),
+        "micro" => Ok(CellCount::Micro),
+        count => positive(count).map(CellCount::Cells),
+    }
 }
 
 #[cfg(test)]
@@ -516,7 +522,9 @@ mod tests {
             Command::Init(init) => init.settings(),
             _ => unreachable!("an init was given"),
         };
-        assert_eq!(parse(&["shard", "init", "v"]).transform, TransformKind::Orthogonal);
+        let default = parse(&["shard", "init", "v"]);
+        assert_eq!(default.transform, TransformKind::Orthogonal);
+        assert_eq!(default.cells, CellCount::Auto);
         let micro = parse(&["shard", "init", "v", "--cells", "micro"]);
         assert_eq!((micro.cells, micro.transform), (CellCount::Micro, TransformKind::Structured));
         let both = parse(&["shard", "init", "v", "--cells", "micro", "--transform", "orthogonal"]);

@@ -2,7 +2,7 @@
 
 use shard::remote::{BackupError, RemoteError};
 use shard::server::{StartError, TokenError};
-use shard::{ClientError, Error};
+use shard::{CellsError, ClientError, Error};
 
 /// A hint to put behind the message of an error, if there is one to give.
 pub fn hint(error: &anyhow::Error) -> Option<&'static str> {
@@ -26,6 +26,10 @@ fn of_library(error: &Error) -> Option<&'static str> {
 
 fn of_client(error: &ClientError) -> Option<&'static str> {
     Some(match error {
+        ClientError::Cells(CellsError::FewerRowsThanCells { .. }) => {
+            "`--cells auto` follows the number of documents: `shard init` and `shard refit` take it"
+        }
+        ClientError::Split(_) => "`shard init` takes another --d-pub, or leaves it to the ingest",
         ClientError::Overflow(_) => "`shard refit` fits a new model",
         ClientError::Outdated { .. } => "`shard restore` fetches the copy kept on the server",
         ClientError::Behind { .. } => "`shard restore` fetches the copy kept on the server",

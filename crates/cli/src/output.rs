@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
@@ -190,6 +191,17 @@ pub fn progress(what: &'static str, total: usize) -> ProgressBar {
     let bar = ProgressBar::new(total as u64); // draws only to a terminal
     bar.set_style(style.expect("the template is well formed"));
     bar.set_message(what);
+    bar
+}
+
+/// A bar for work that is counted in estimated time: how much of it is done, and how long the rest
+/// takes.
+pub fn progress_of_time(what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg:12} {bar:40} {percent:>3} % {eta} left");
+    let bar = ProgressBar::new(1); // draws only to a terminal
+    bar.set_style(style.expect("the template is well formed"));
+    bar.set_message(what);
+    bar.enable_steady_tick(Duration::from_millis(250));
     bar
 }
 

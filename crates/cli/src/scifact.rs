@@ -69,6 +69,7 @@ fn in_row_order(ids: &[String], texts: Vec<Text>) -> Result<Vec<Text>> {
 #[cfg(test)]
 mod tests {
     use shard::evaluation::judge;
+    use shard::{FitOptions, SearchOptions, Settings, Unlock, Vault};
 
     use super::*;
 
@@ -109,6 +110,27 @@ mod tests {
         let mut rows: Vec<usize> = (0..scores.len()).collect();
         rows.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
         rows.iter().take(100).map(|&row| documents.ids()[row].as_str()).collect()
+    }
+
+    #[test]
+    fn encrypted_search_finds_the_true_top_ten_of_claims_of_any_length() {
+        let set = load().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (key, settings) = (Unlock::passphrase("correct horse"), Settings::default());
+        let mut vault = Vault::create(folder.path().join("vault"), &key, &settings).unwrap();
+        vault.ingest(&set.documents, FitOptions::default()).unwrap();
+        let searcher = vault.embedded().unwrap();
+        let claims: Vec<&[f32]> = set.queries.vectors().values().chunks(384).step_by(15).collect();
+        for scale in [1e-20, 0.1, 1.0, 1e20] {
+            let held = claims.iter().map(|claim| {
+                let claim: Vec<f32> = claim.iter().map(|x| x * scale).collect();
+                let answer = searcher.search(&claim, &SearchOptions::default()).unwrap();
+                let best = exact_search(&set.documents, &claim);
+                answer.hits.iter().filter(|hit| best[..10].contains(&hit.id.as_str())).count()
+            });
+            let held = held.sum::<usize>() as f64 / (10 * claims.len()) as f64;
+            assert!(held >= 0.99, "{held} at {scale:e}");
+        }
     }
 
     #[test]

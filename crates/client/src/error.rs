@@ -66,16 +66,16 @@ pub enum ClientError {
     NothingLeft(usize),
     /// The model could not be fitted.
     #[error("cannot fit the principal components: {0}")]
-    Pca(#[from] PcaError),
+    Pca(PcaError),
     /// The prefix does not fit the vectors.
     #[error(transparent)]
     Split(#[from] SplitError),
     /// The partition could not be made.
     #[error(transparent)]
-    Cells(#[from] CellsError),
+    Cells(CellsError),
     /// The prefix width or the shortlist could not be tuned.
     #[error(transparent)]
-    Tune(#[from] TuneError),
+    Tune(TuneError),
     /// Routing failed.
     #[error(transparent)]
     Route(#[from] RouteError),

@@ -9,7 +9,6 @@ use std::collections::{HashMap, HashSet};
 
 use shard_geometry::CellLists;
 use shard_protocol::RowHandle;
-use shard_rlwe::OperandBound;
 
 use crate::payload::PayloadError;
 pub(crate) use removal::Removal;
@@ -24,8 +23,10 @@ pub struct Index {
     cells: Vec<u32>,
     /// Members of each cell; rebuilt when the index is read.
     lists: Option<CellLists>,
-    /// Norm of each stored row in integer units, rounded up.
-    norms: Vec<f32>,
+    /// Norm of each residual, rounded up.
+    residual_norms: Vec<f32>,
+    /// Whether each row came or changed since the model was fitted.
+    late: Vec<bool>,
     canaries: Vec<Canary>,
     /// Norm of each document's own vector.
     lengths: Vec<f32>,
@@ -54,8 +55,10 @@ pub(crate) struct IndexedRow<'a> {
     pub(crate) prefix: &'a [f32],
     /// `None` when the row has a key of its own.
     pub(crate) cell: Option<u32>,
-    /// Norm of the stored row.
-    pub(crate) bound: OperandBound,
+    /// Norm of the residual, rounded up.
+    pub(crate) residual_norm: f32,
+    /// Whether it came or changed since the model was fitted.
+    pub(crate) is_late: bool,
     /// Norm of the document's own vector.
     pub(crate) length: f64,
 }
@@ -70,7 +73,8 @@ impl Index {
             prefixes: Vec::new(),
             cells: Vec::new(),
             lists: None,
-            norms: Vec::new(),
+            residual_norms: Vec::new(),
+            late: Vec::new(),
             canaries: Vec::new(),
             lengths: Vec::new(),
             longest_prefix: 0.0,
@@ -118,14 +122,20 @@ impl Index {
         self.lists.as_ref()
     }
 
-    /// A bound on the norm of a stored row.
-    pub(crate) fn bound(&self, row: u32) -> OperandBound {
-        OperandBound::new(self.norms[row as usize].into())
+    /// The norms of all residuals, each rounded up.
+    pub(crate) fn residual_norms(&self) -> &[f32] {
+        &self.residual_norms
     }
 
-    /// Norm of the longest prefix.
-    pub(crate) fn longest_prefix(&self) -> f64 {
-        self.longest_prefix
+    /// Whether a row came or changed since the model was fitted.
+    pub(crate) fn is_late(&self, row: u32) -> bool {
+        self.late[row as usize]
+    }
+
+    /// A bound on the norm of what any stored prefix is off: half a unit in the last place of each
+    /// coordinate, in single precision.
+    pub(crate) fn prefix_error(&self) -> f64 {
+        self.longest_prefix * f64::from(f32::EPSILON) / 2.0
     }
 
     /// Norm of a document's own vector.
@@ -172,7 +182,8 @@ impl Index {
         if !self.cells.is_empty() {
             gone.apply(&mut self.cells, 1);
         }
-        gone.apply(&mut self.norms, 1);
+        gone.apply(&mut self.residual_norms, 1);
+        gone.apply(&mut self.late, 1);
         gone.apply(&mut self.lengths, 1);
         self.longest_prefix =
             self.prefixes.chunks_exact(self.prefix_width).map(norm).fold(0.0, f64::max);
@@ -182,10 +193,10 @@ impl Index {
     pub(crate) fn put(&mut self, existing: Option<u32>, row: &IndexedRow<'_>) {
         debug_assert_eq!(row.prefix.len(), self.prefix_width);
         self.longest_prefix = self.longest_prefix.max(norm(row.prefix));
-        let norm = (row.bound.norm() as f32).next_up();
         match existing {
             None => {
-                self.norms.push(norm);
+                self.residual_norms.push(row.residual_norm);
+                self.late.push(row.is_late);
                 self.lengths.push(row.length as f32);
                 self.ids.push(row.id.to_owned());
                 self.handles.push(row.handle);
@@ -194,7 +205,8 @@ impl Index {
             }
             Some(at) => {
                 let at = at as usize;
-                self.norms[at] = norm;
+                self.residual_norms[at] = row.residual_norm;
+                self.late[at] = row.is_late;
                 self.lengths[at] = row.length as f32;
                 self.handles[at] = row.handle;
                 self.prefixes[at * self.prefix_width..][..self.prefix_width]

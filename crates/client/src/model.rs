@@ -1,30 +1,25 @@
 //! The fitted model: basis, split, cells, fixed point. A secret of the client.
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::SeedableRng;
+mod fit;
+
 use serde::{Deserialize, Serialize};
 use shard_geometry::{
-    Cells, Pca, Projected, SampleSource, Split, Transform, TuneRequest, Tuning, VectorError,
-    VectorSet, tune,
+    Cells, Pca, RouteQuery, SampleSource, Split, Transform, Tuning, power_of_two_above,
 };
-use shard_protocol::{Epoch, Limits};
-use shard_rlwe::OperandScale;
+use shard_protocol::Epoch;
+use shard_rlwe::{OperandBound, OperandScale};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-use crate::error::ClientError;
 use crate::keys::{KeyOwner, KeySchedule, SaltedEpoch};
 use crate::payload::{PayloadError, Reader, Writer};
-use crate::settings::{CellCount, Choice, Settings};
+use crate::settings::{CellCount, Settings};
 
-/// Version 1 belonged to a key schedule without secrets of epochs, version 2 to one without salts.
-const VERSION: u16 = 3;
+pub(crate) use fit::Placed;
 
-/// Fewest candidates that are chosen automatically: a corpus may grow after it was fitted.
-const FEWEST_CANDIDATES: usize = 32;
-
-/// Rows of a request that are kept free for canaries.
-const CANARY_ROOM: usize = 64;
+/// Version 1 belonged to a key schedule without secrets of epochs, version 2 to one without salts,
+/// version 3 to routing by distance.
+const VERSION: u16 = 4;
 
 /// What was measured when width and shortlist were chosen.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -67,92 +62,27 @@ pub struct Model {
     settings: Settings,
     epoch: SaltedEpoch,
     pca: Pca,
-    /// `V^T mu`, which centres a projected query.
-    projected_mean: Vec<f64>,
     split: Split,
     /// `None` when every document has a key of its own.
     cells: Option<Cells>,
+    /// `c` of [`shard_geometry::route`].
+    residual_weight: f64,
     operand_scale: OperandScale,
     candidates: usize,
     tuning: TuningRecord,
 }
 
-/// Documents as a model sees them. Each is projected once; whatever needs its coordinates takes
-/// them from here.
-pub(crate) struct Placed {
-    /// Principal coordinates, prefix and residual.
-    pub(crate) coordinates: Projected,
-    /// The prefixes among them, which route.
-    pub(crate) prefixes: Vec<f32>,
-    /// The cell of each document; `None` when each has a key of its own.
-    pub(crate) cells: Option<Vec<u32>>,
+/// A query in principal coordinates, brought to a length between a half and one. What is computed
+/// for it scales with the query: scores and errors are multiplied by `scale` in the end, so a query
+/// of any length is searched with the same digits.
+pub(crate) struct ProjectedQuery {
+    /// `V^T q / scale`.
+    pub(crate) coordinates: Zeroizing<Vec<f64>>,
+    /// A power of two; one for a query of zeros.
+    pub(crate) scale: f64,
 }
 
 impl Model {
-    /// Fits a model to documents, and places them in it. `queries`, where the owner has some, are
-    /// what the automatic choices are made for.
-    pub(crate) fn fit(
-        settings: &Settings,
-        epoch: SaltedEpoch,
-        vectors: &VectorSet,
-        queries: Option<&VectorSet>,
-    ) -> Result<(Self, Placed), ClientError> {
-        settings.check()?;
-        let mut rng = ChaCha20Rng::seed_from_u64(settings.seed);
-        let pca = Pca::fit(vectors)?;
-        let coordinates = project(&pca, vectors)?;
-        let fixed = |choice| match choice {
-            Choice::Auto => None,
-            Choice::Fixed(value) => Some(value),
-        };
-        let request =
-            TuneRequest { d_pub: fixed(settings.d_pub), candidates: fixed(settings.candidates) };
-        let tuning = tune(vectors, &pca, &coordinates, queries, request, &mut rng)?;
-        let split = Split::new(vectors.width(), tuning.d_pub)?;
-        let widest = Limits::default().width;
-        if split.residual() > widest {
-            return Err(ClientError::Setting(format!(
-                "residuals of width {} are wider than the {widest} that servers take",
-                split.residual()
-            )));
-        }
-        let prefixes = coordinates.prefixes(split.prefix());
-        let (cells, assigned) = match settings.cells {
-            CellCount::Cells(count) => {
-                let (cells, assigned) = Cells::fit(&prefixes, split.prefix(), count, &mut rng)?;
-                (Some(cells), Some(assigned))
-            }
-            CellCount::Micro => (None, None),
-        };
-        let longest = longest_residual(&split, &coordinates);
-        let candidates = match settings.candidates {
-            Choice::Fixed(candidates) => candidates,
-            Choice::Auto => tuning.candidates.max(FEWEST_CANDIDATES),
-        };
-        let model = Self {
-            settings: settings.clone(),
-            epoch,
-            projected_mean: project_mean(&pca),
-            pca,
-            split,
-            cells,
-            // Residuals of the first documents may be short, or vanish, where those of later
-            // ones do not; they are seldom longer than the vectors themselves.
-            operand_scale: OperandScale::for_norm(longest.max(vectors.max_norm())),
-            candidates: candidates.min(most_candidates(settings.cells)),
-            tuning: TuningRecord::from(&tuning),
-        };
-        Ok((model, Placed { coordinates, prefixes, cells: assigned }))
-    }
-
-    /// Places documents in the model, which need not be those it was fitted to.
-    pub(crate) fn place(&self, vectors: &VectorSet) -> Result<Placed, ClientError> {
-        let coordinates = project(&self.pca, vectors)?;
-        let prefixes = coordinates.prefixes(self.split.prefix());
-        let cells = self.cells.as_ref().map(|cells| cells.assign(&prefixes));
-        Ok(Placed { coordinates, prefixes, cells })
-    }
-
     /// The same model under the keys and names of another epoch.
     pub(crate) fn in_epoch(self, epoch: SaltedEpoch) -> Self {
         Self { epoch, ..self }
@@ -178,12 +108,18 @@ impl Model {
         &self.pca
     }
 
-    /// `V^T q` and the prefix of `V^T (q - mu)`.
-    pub(crate) fn project_query(&self, query: &[f32]) -> (Zeroizing<Vec<f64>>, Vec<f32>) {
-        let coordinates = Zeroizing::new(self.pca.uncentred(query));
-        let prefix = coordinates.iter().zip(&self.projected_mean).take(self.split.prefix());
-        let centred = prefix.map(|(q, mu)| (q - mu) as f32).collect();
-        (coordinates, centred)
+    /// A query in principal coordinates.
+    pub(crate) fn project_query(&self, query: &[f32]) -> ProjectedQuery {
+        let mut coordinates = Zeroizing::new(self.pca.uncentred(query));
+        let norm = coordinates.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let scale = power_of_two_above(norm);
+        coordinates.iter_mut().for_each(|x| *x /= scale);
+        ProjectedQuery { coordinates, scale }
+    }
+
+    /// A query as routers take it.
+    pub(crate) fn route_query(&self, query: &ProjectedQuery) -> RouteQuery {
+        RouteQuery::new(&query.coordinates, self.split.prefix(), self.residual_weight)
     }
 
     /// Where the prefix ends.
@@ -199,6 +135,15 @@ impl Model {
     /// The fixed point of stored rows.
     pub fn operand_scale(&self) -> OperandScale {
         self.operand_scale
+    }
+
+    /// A bound on the norm of a stored row whose residual has this norm. Rotation keeps the norm,
+    /// and rounding moves each coordinate by at most a half.
+    pub(crate) fn operand_bound(&self, residual_norm: f32) -> OperandBound {
+        let exact = f64::from(residual_norm) * 2_f64.powi(self.operand_scale.exponent());
+        // Coordinates are rounded to single precision before they are rotated.
+        let rotated = exact * (1.0 + f64::from(f32::EPSILON));
+        OperandBound::new(rotated + (self.split.residual() as f64).sqrt() / 2.0)
     }
 
     /// Default length of the shortlist.
@@ -226,6 +171,7 @@ impl Model {
         writer.u64(self.split.prefix() as u64);
         writer.u64(self.candidates as u64);
         writer.u64(i64::from(self.operand_scale.exponent()) as u64);
+        writer.f64(self.residual_weight);
         writer.f64s(self.pca.mean());
         writer.f64s(self.pca.variances());
         writer.f64s(self.pca.basis());
@@ -244,6 +190,10 @@ impl Model {
         let prefix = reader.size()?;
         let candidates = reader.size()?;
         let exponent = i32::try_from(reader.u64()? as i64).map_err(invalid)?;
+        let residual_weight = reader.f64()?;
+        if !(0.0..=1e3).contains(&residual_weight) {
+            return Err(invalid(format!("residuals of the weight {residual_weight}")));
+        }
         let mean = reader.f64s()?;
         let variances = reader.f64s()?;
         let basis = reader.f64s()?;
@@ -253,65 +203,28 @@ impl Model {
         let pca = Pca::from_parts(mean, basis, variances).map_err(invalid)?;
         let split = Split::new(pca.width(), prefix).map_err(invalid)?;
         let cells = match settings.cells {
-            CellCount::Cells(count) => {
-                let cells = Cells::from_parts(prefix, centroids).map_err(invalid)?;
-                if cells.count() != count {
-                    return Err(invalid(format!("{} cells instead of {count}", cells.count())));
-                }
-                Some(cells)
-            }
             CellCount::Micro => None,
+            CellCount::Auto | CellCount::Cells(_) => {
+                Some(Cells::from_parts(prefix, centroids).map_err(invalid)?)
+            }
         };
+        if let (CellCount::Cells(count), Some(cells)) = (settings.cells, &cells)
+            && cells.count() != count
+        {
+            return Err(invalid(format!("{} cells instead of {count}", cells.count())));
+        }
         let operand_scale = OperandScale::from_exponent(exponent);
-        let projected_mean = project_mean(&pca);
         Ok(Self {
             settings,
             epoch,
             pca,
-            projected_mean,
             split,
             cells,
+            residual_weight,
             operand_scale,
             candidates,
             tuning,
         })
-    }
-}
-
-/// The one place where documents are projected.
-fn project(pca: &Pca, vectors: &VectorSet) -> Result<Projected, ClientError> {
-    #[cfg(test)]
-    PROJECTED_ROWS.with(|count| count.set(count.get() + vectors.rows()));
-    pca.project(vectors).map_err(|error| match error {
-        VectorError::NotFinite { .. } => ClientError::TooLong { norm: vectors.max_norm() },
-        error => error.into(),
-    })
-}
-
-#[cfg(test)]
-thread_local! {
-    /// Documents projected by this thread.
-    pub(crate) static PROJECTED_ROWS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-}
-
-fn longest_residual(split: &Split, coordinates: &Projected) -> f64 {
-    let rows = coordinates.values().chunks_exact(split.width());
-    let square = |r: &f32| f64::from(*r) * f64::from(*r);
-    let norms = rows.map(|row| split.halves(row).1.iter().map(square).sum::<f64>());
-    norms.fold(0.0, f64::max).sqrt()
-}
-
-fn project_mean(pca: &Pca) -> Vec<f64> {
-    let directions = pca.basis().chunks_exact(pca.width());
-    directions.map(|v| v.iter().zip(pca.mean()).map(|(v, mu)| v * mu).sum()).collect()
-}
-
-/// The most candidates a request can name beside its canaries.
-pub(crate) fn most_candidates(cells: CellCount) -> usize {
-    let limits = Limits::default();
-    match cells {
-        CellCount::Cells(_) => limits.candidates - CANARY_ROOM,
-        CellCount::Micro => limits.cells - CANARY_ROOM,
     }
 }
 

@@ -1,36 +1,38 @@
 //! A document's journey: coordinates, cell, residual, key, fixed point, row.
 //!
-//! [`Model::place`] has projected the vector, split its coordinates and found its cell.
+//! [`Model::place`] has found its cell; its residual is projected here, batch by batch.
 
 use rayon::prelude::*;
+use shard_geometry::VectorSet;
 use shard_protocol::{Leak, Row, RowHandle, declassify};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::ClientError;
 use crate::keys::{KeyOwner, KeySchedule};
-use crate::model::{Model, Placed};
+use crate::model::Model;
 use crate::progress::{Progress, Watch};
 
 /// Rows rotated at a time: large enough for a fast matrix product, small enough that the
 /// double-precision copy of a batch stays in cache.
 const BATCH: usize = 512;
 
-/// The rows of placed documents under their handles, for the server, in the order of the documents.
+/// The rows of documents, in these cells, under their handles, for the server, in the order of the documents.
 /// `watch` may end it between two batches.
 pub(crate) fn protect(
     model: &Model,
     keys: &KeySchedule,
-    placed: &Placed,
+    vectors: &VectorSet,
+    cells: Option<&[u32]>,
     handles: &[RowHandle],
     watch: &Watch<'_>,
 ) -> Result<Vec<Row>, ClientError> {
     let done = AtomicU64::new(0);
-    let batches = batches(handles.len(), placed.cells.as_deref());
+    let batches = batches(handles.len(), cells);
     let rotated: Vec<Vec<(u32, Row)>> = batches
         .into_par_iter()
         .map(|batch| {
-            let rows = rotate(model, keys, placed, handles, &batch)?;
+            let rows = rotate(model, keys, vectors, handles, &batch)?;
             let count = rows.len() as u64;
             let done = done.fetch_add(count, Ordering::Relaxed) + count;
             if watch(Progress { done, total: handles.len() as u64 }).is_break() {
@@ -69,16 +71,15 @@ fn batches(count: usize, cells: Option<&[u32]>) -> Vec<Batch> {
 fn rotate(
     model: &Model,
     keys: &KeySchedule,
-    placed: &Placed,
+    vectors: &VectorSet,
     handles: &[RowHandle],
     batch: &Batch,
 ) -> Result<Vec<(u32, Row)>, ClientError> {
-    let split = model.split();
-    let residual = |&row: &u32| split.halves(placed.coordinates.row(row as usize)).1;
-    let mut residuals: Vec<f64> =
-        batch.rows.iter().flat_map(residual).map(|&r| f64::from(r)).collect();
+    let values = batch.rows.iter().flat_map(|&row| vectors.row(row as usize)).copied().collect();
+    let residuals = model.residuals(&VectorSet::new(vectors.width(), values)?)?;
+    let mut residuals: Vec<f64> = residuals.into_iter().map(f64::from).collect();
 
-    let width = split.residual();
+    let width = model.split().residual();
     let owner = |row: u32| batch.cell.map_or(KeyOwner::Row(handles[row as usize]), KeyOwner::Cell);
     if batch.cell.is_some() {
         model.key(keys, owner(batch.rows[0])).apply_many(&mut residuals);

@@ -1,18 +1,54 @@
 //! What the owner chose when the vault was made.
 
 use serde::{Deserialize, Serialize};
-use shard_geometry::Cells;
+use shard_geometry::{Cells, CellsError, SplitError, TuneError};
+use shard_protocol::Limits;
 
 use crate::error::ClientError;
+
+/// Rows of a request that are kept free for canaries.
+const CANARY_ROOM: usize = 64;
+
+/// Documents per cell, where the number of cells follows that of the documents.
+const DOCUMENTS_PER_CELL: usize = 40;
+
+/// The most cells that follow from a number of documents.
+const MOST_AUTOMATIC_CELLS: usize = 256;
+
+/// The widest vectors that are taken: the basis of a model has the square of it in numbers.
+const WIDEST: usize = 4096;
 
 /// How many keys there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CellCount {
+    /// A cell for every forty documents that a model is fitted to, and at most 256.
+    Auto,
     /// This many cells, each with a key.
     Cells(usize),
     /// A key for every document.
     Micro,
+}
+
+impl CellCount {
+    /// The number of cells of a model that is fitted to so many documents; `None` for a key per
+    /// document.
+    pub fn of(self, documents: usize) -> Option<usize> {
+        match self {
+            Self::Auto => Some((documents / DOCUMENTS_PER_CELL).clamp(1, MOST_AUTOMATIC_CELLS)),
+            Self::Cells(count) => Some(count),
+            Self::Micro => None,
+        }
+    }
+
+    /// The most candidates a request can name beside its canaries.
+    pub(crate) fn most_candidates(self) -> usize {
+        let limits = Limits::default();
+        match self {
+            Self::Auto | Self::Cells(_) => limits.candidates - CANARY_ROOM,
+            Self::Micro => limits.cells - CANARY_ROOM,
+        }
+    }
 }
 
 /// The family a key is drawn from.
@@ -35,6 +71,16 @@ pub enum Choice {
     Fixed(usize),
 }
 
+impl Choice {
+    /// The figure, if it is given.
+    pub fn fixed(self) -> Option<usize> {
+        match self {
+            Self::Auto => None,
+            Self::Fixed(value) => Some(value),
+        }
+    }
+}
+
 /// Everything that shapes a model.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Settings {
@@ -52,32 +98,71 @@ pub struct Settings {
 
 impl Settings {
     /// Default number of cells.
-    pub const DEFAULT_CELLS: CellCount = CellCount::Cells(256);
+    pub const DEFAULT_CELLS: CellCount = CellCount::Auto;
 
     /// The defaults for a number of keys: a dense key per cell, a fast one per document.
     pub fn new(cells: CellCount) -> Self {
         let transform = match cells {
-            CellCount::Cells(_) => TransformKind::Orthogonal,
+            CellCount::Auto | CellCount::Cells(_) => TransformKind::Orthogonal,
             CellCount::Micro => TransformKind::Structured,
         };
         Self { cells, transform, d_pub: Choice::Auto, candidates: Choice::Auto, seed: 2026 }
     }
 
     /// Refuses what no corpus could satisfy.
+    ///
+    /// # Errors
+    /// That says which setting, and what is possible.
     pub fn check(&self) -> Result<(), ClientError> {
+        let refuse = |problem: String| Err(ClientError::Setting(problem));
         if let CellCount::Cells(count) = self.cells
             && !(1..=Cells::MAX).contains(&count)
         {
-            return Err(ClientError::Setting(format!(
-                "{count} cells: between 1 and {} are supported, or `micro`",
+            return refuse(format!(
+                "{count} cells: between 1 and {} are supported, or a key per document",
                 Cells::MAX
+            ));
+        }
+        if let Choice::Fixed(d_pub) = self.d_pub
+            && !(1..WIDEST).contains(&d_pub)
+        {
+            return refuse(format!(
+                "a routing prefix of width {d_pub}: it is at least 1 and narrower than the vectors, \
+                 which have at most {WIDEST} dimensions"
+            ));
+        }
+        let most = self.cells.most_candidates();
+        if let Choice::Fixed(candidates) = self.candidates
+            && !(1..=most).contains(&candidates)
+        {
+            return refuse(format!(
+                "a shortlist of {candidates} candidates: a request can name 1 to {most}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses what documents of this number and width cannot satisfy, before a model is fitted to
+    /// them.
+    pub(crate) fn check_for(&self, documents: usize, width: usize) -> Result<(), ClientError> {
+        self.check()?;
+        if width < 2 {
+            return Err(TuneError::TooNarrow { width }.into());
+        }
+        if width > WIDEST {
+            return Err(ClientError::Setting(format!(
+                "vectors of {width} dimensions: at most {WIDEST} are supported"
             )));
         }
-        if self.d_pub == Choice::Fixed(0) {
-            return Err(ClientError::Setting("a routing prefix of width 0".into()));
+        if let Choice::Fixed(prefix) = self.d_pub
+            && prefix >= width
+        {
+            return Err(SplitError { width, prefix }.into());
         }
-        if self.candidates == Choice::Fixed(0) {
-            return Err(ClientError::Setting("a shortlist of 0 candidates".into()));
+        if let CellCount::Cells(count) = self.cells
+            && count > documents
+        {
+            return Err(CellsError::FewerRowsThanCells { rows: documents, count }.into());
         }
         Ok(())
     }
@@ -86,5 +171,55 @@ impl Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self::new(Self::DEFAULT_CELLS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn automatic_cells_follow_the_documents() {
+        let of = |documents| CellCount::Auto.of(documents).unwrap();
+        assert_eq!([1, 50, 79, 80, 5_183].map(of), [1, 1, 1, 2, 129]);
+        assert_eq!([10_240, 100_000, 1_000_000].map(of), [256; 3]);
+        assert_eq!(CellCount::Micro.of(7), None);
+    }
+
+    #[test]
+    fn settings_of_earlier_vaults_still_read() {
+        let read = |text: &str| serde_json::from_str::<CellCount>(text).unwrap();
+        assert_eq!(read(r#"{"cells":256}"#), CellCount::Cells(256));
+        assert_eq!(read(r#""micro""#), CellCount::Micro);
+        assert_eq!(serde_json::to_string(&CellCount::Auto).unwrap(), r#""auto""#);
+    }
+
+    #[test]
+    fn what_no_corpus_satisfies_is_refused_and_so_is_what_this_one_does_not() {
+        let default = Settings::default();
+        let d_pub = |width| Settings { d_pub: Choice::Fixed(width), ..default.clone() };
+        let candidates = |count| Settings { candidates: Choice::Fixed(count), ..default.clone() };
+        for (settings, words) in [
+            (Settings::new(CellCount::Cells(0)), "0 cells"),
+            (Settings::new(CellCount::Cells(5000)), "5000 cells"),
+            (d_pub(0), "width 0"),
+            (d_pub(5000), "width 5000"),
+            (candidates(0), "0 candidates"),
+            (candidates(70_000), "70000 candidates"),
+            (Settings { cells: CellCount::Micro, ..candidates(5_000) }, "5000 candidates"),
+        ] {
+            let error = settings.check().unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains("--"), "{error}");
+        }
+        for (settings, documents, width, words) in [
+            (default.clone(), 10, 1, "width 1"),
+            (default.clone(), 10, 5000, "5000 dimensions"),
+            (d_pub(384), 10, 384, "between 1 and 383"),
+            (Settings::new(CellCount::Cells(256)), 10, 384, "10 rows cannot fill 256 cells"),
+        ] {
+            let error = settings.check_for(documents, width).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        assert!(default.check_for(1, 2).is_ok() && d_pub(383).check_for(1, 384).is_ok());
     }
 }

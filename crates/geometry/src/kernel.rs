@@ -78,48 +78,70 @@ pub(crate) fn squared_distance_f32(x: &[f32], y: &[f32]) -> f64 {
 /// `|x - y|^2` in `f32`.
 #[inline(always)]
 pub(crate) fn squared_distance(x: &[f32], y: &[f32]) -> f32 {
-    let (x_blocks, x_rest) = x.as_chunks::<WIDE_LANES>();
-    let (y_blocks, y_rest) = y.as_chunks::<WIDE_LANES>();
-    let mut lanes = [0.0; WIDE_LANES];
-    for (x, y) in x_blocks.iter().zip(y_blocks) {
-        add_squares(&mut lanes, x, y);
-    }
-    finish(lanes, x_rest, y_rest)
+    accumulate_wide(x, y, |x, y| (x - y) * (x - y))
 }
 
-/// [`squared_distance`] of `x` to each `y_j`, with the same bits; `x` is read once for all.
+/// `<x, y>` in `f32`.
 #[inline(always)]
-pub(crate) fn squared_distances(x: &[f32], y: [&[f32]; QUERIES]) -> [f32; QUERIES] {
+pub(crate) fn product(x: &[f32], y: &[f32]) -> f32 {
+    accumulate_wide(x, y, |x, y| x * y)
+}
+
+/// [`product`] of `x` with each `y_j`, with the same bits; `x` is read once for all.
+#[inline(always)]
+pub(crate) fn products(x: &[f32], y: [&[f32]; QUERIES]) -> [f32; QUERIES] {
+    let multiply = |x: f32, y: f32| x * y;
     let (x_blocks, x_rest) = x.as_chunks::<WIDE_LANES>();
     let [(a, a_rest), (b, b_rest), (c, c_rest), (d, d_rest)] =
         y.map(|y| y.as_chunks::<WIDE_LANES>());
     // One array per `y_j`: the compiler keeps these in registers, but not an array of arrays.
     let [mut to_a, mut to_b, mut to_c, mut to_d] = [[0.0; WIDE_LANES]; QUERIES];
     for ((((x, a), b), c), d) in x_blocks.iter().zip(a).zip(b).zip(c).zip(d) {
-        add_squares(&mut to_a, x, a);
-        add_squares(&mut to_b, x, b);
-        add_squares(&mut to_c, x, c);
-        add_squares(&mut to_d, x, d);
+        add(&mut to_a, x, a, multiply);
+        add(&mut to_b, x, b, multiply);
+        add(&mut to_c, x, c, multiply);
+        add(&mut to_d, x, d, multiply);
     }
     [
-        finish(to_a, x_rest, a_rest),
-        finish(to_b, x_rest, b_rest),
-        finish(to_c, x_rest, c_rest),
-        finish(to_d, x_rest, d_rest),
+        finish(to_a, x_rest, a_rest, multiply),
+        finish(to_b, x_rest, b_rest, multiply),
+        finish(to_c, x_rest, c_rest, multiply),
+        finish(to_d, x_rest, d_rest, multiply),
     ]
 }
 
+/// `sum_i combine(x_i, y_i)` in `f32`, in the lane order every `f32` kernel shares.
 #[inline(always)]
-fn add_squares<const L: usize>(lanes: &mut [f32; L], x: &[f32; L], y: &[f32; L]) {
+fn accumulate_wide(x: &[f32], y: &[f32], combine: impl Fn(f32, f32) -> f32) -> f32 {
+    let (x_blocks, x_rest) = x.as_chunks::<WIDE_LANES>();
+    let (y_blocks, y_rest) = y.as_chunks::<WIDE_LANES>();
+    let mut lanes = [0.0; WIDE_LANES];
+    for (x, y) in x_blocks.iter().zip(y_blocks) {
+        add(&mut lanes, x, y, &combine);
+    }
+    finish(lanes, x_rest, y_rest, combine)
+}
+
+#[inline(always)]
+fn add<const L: usize>(
+    lanes: &mut [f32; L],
+    x: &[f32; L],
+    y: &[f32; L],
+    combine: impl Fn(f32, f32) -> f32,
+) {
     for lane in 0..L {
-        let difference = x[lane] - y[lane];
-        lanes[lane] += difference * difference;
+        lanes[lane] += combine(x[lane], y[lane]);
     }
 }
 
-/// Adds up the lanes, and the squares of the values that did not fill a block of lanes.
+/// Adds up the lanes, and the values that did not fill a block of lanes.
 #[inline(always)]
-fn finish(lanes: [f32; WIDE_LANES], x: &[f32], y: &[f32]) -> f32 {
+fn finish(
+    lanes: [f32; WIDE_LANES],
+    x: &[f32],
+    y: &[f32],
+    combine: impl Fn(f32, f32) -> f32,
+) -> f32 {
     // Without this barrier the compiler cuts the loop over blocks into vectors of two lanes, to suit the sum below.
     let lanes = std::hint::black_box(lanes);
     let mut halves = [0.0; WIDE_LANES / 2];
@@ -129,13 +151,12 @@ fn finish(lanes: [f32; WIDE_LANES], x: &[f32], y: &[f32]) -> f32 {
     let (x_blocks, x_rest) = x.as_chunks();
     let (y_blocks, y_rest) = y.as_chunks();
     for (x, y) in x_blocks.iter().zip(y_blocks) {
-        add_squares(&mut halves, x, y);
+        add(&mut halves, x, y, &combine);
     }
     let [a, b, c, d, e, f, g, h] = halves;
     let mut sum = ((a + e) + (c + g)) + ((b + f) + (d + h));
-    for (x, y) in x_rest.iter().zip(y_rest) {
-        let difference = x - y;
-        sum += difference * difference;
+    for (&x, &y) in x_rest.iter().zip(y_rest) {
+        sum += combine(x, y);
     }
     sum
 }
@@ -165,16 +186,19 @@ mod tests {
             prop_assert!((squared_distance_f32(&x, &y) - distance_oracle).abs() <= 1e-13 * distance_oracle);
             let to_y = squared_distance(&x, &y);
             prop_assert!((f64::from(to_y) - distance_oracle).abs() <= 1e-5 * distance_oracle);
-            prop_assert_eq!(squared_distances(&x, [&y, &x, &y, &x]), [to_y, 0.0, to_y, 0.0]);
+            let (by_y, by_x) = (product(&x, &y), product(&x, &x));
+            prop_assert!((f64::from(by_y) - dot_oracle).abs() <= 1e-5 * size);
+            prop_assert_eq!(products(&x, [&y, &x, &y, &x]), [by_y, by_x, by_y, by_x]);
         }
 
         #[test]
         fn dispatched_kernels_have_the_same_bits(pairs in pairs()) {
             let (x, y): (Vec<f32>, Vec<f32>) = pairs.iter().copied().unzip();
             let dispatched = dispatch(#[inline(always)] || {
-                (dot_f32(&x, &y).to_bits(), squared_distance(&x, &y).to_bits())
+                (dot_f32(&x, &y).to_bits(), squared_distance(&x, &y).to_bits(), product(&x, &y).to_bits())
             });
-            prop_assert_eq!(dispatched, (dot_f32(&x, &y).to_bits(), squared_distance(&x, &y).to_bits()));
+            let plain = (dot_f32(&x, &y).to_bits(), squared_distance(&x, &y).to_bits(), product(&x, &y).to_bits());
+            prop_assert_eq!(dispatched, plain);
         }
     }
 }

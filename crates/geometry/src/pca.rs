@@ -1,12 +1,16 @@
 //! The principal axes of a corpus.
 
+mod project;
+
 use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::kernel;
 use crate::linear;
-use crate::projected::Projected;
-use crate::vectors::{VectorError, VectorSet};
+use crate::vectors::VectorSet;
+use crate::work::{Stopped, Work};
+
+pub use project::Projector;
 
 /// Rows that are converted to `f64` at a time: the only copy of the data a fit makes.
 const CHUNK_ROWS: usize = 1024;
@@ -14,8 +18,11 @@ const CHUNK_ROWS: usize = 1024;
 /// Rows of the covariance one task computes.
 const PANEL_ROWS: usize = 64;
 
-/// Rows of the matrix product that projects.
-const PROJECT_ROWS: usize = 128;
+/// Picoseconds that one row adds to one entry of the covariance.
+const GRAM_TIME: u64 = 45;
+
+/// Picoseconds of the eigensolver for each of `width^3`.
+const EIGEN_TIME: u64 = 900;
 
 /// The largest entry of `|B B^T x - x|` that a basis from outside may have for any probe `x`.
 const ORTHONORMAL_TOLERANCE: f64 = 1e-8;
@@ -32,6 +39,9 @@ pub enum PcaError {
         /// The width of the vectors.
         width: usize,
     },
+    /// Whoever watches the fit ended it.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
     /// A part has the wrong number of values.
     #[error("the {part} has {actual} values, expected {expected}")]
     WrongLength {
@@ -83,11 +93,26 @@ impl Pca {
     /// # Errors
     /// `NoConvergence`, which finite vectors are not known to cause.
     pub fn fit(vectors: &VectorSet) -> Result<Self, PcaError> {
+        Self::fit_watched(vectors, Work::unwatched())
+    }
+
+    /// How much work a fit is.
+    pub fn work(rows: usize, width: usize) -> u64 {
+        let (rows, width) = (rows as u64, width as u64);
+        rows * row_work(width) + EIGEN_TIME * width.pow(3)
+    }
+
+    /// [`fit`](Self::fit), followed by whoever wants to know how far it is.
+    ///
+    /// # Errors
+    /// `Stopped` if they end it, or `NoConvergence`.
+    pub fn fit_watched(vectors: &VectorSet, work: Work<'_>) -> Result<Self, PcaError> {
         let width = vectors.width();
         let mean = mean(vectors);
-        let covariance = covariance(vectors, &mean);
+        let covariance = covariance(vectors, &mean, work)?;
 
         let eigen = linear::eigen(&covariance, width).ok_or(PcaError::NoConvergence { width })?;
+        work.done(EIGEN_TIME * (width as u64).pow(3))?;
 
         let mut order: Vec<usize> = (0..width).collect();
         let value = |at: usize| eigen.values[at];
@@ -160,7 +185,7 @@ impl Pca {
         &self.variances
     }
 
-    /// `V^T (x - mu)`: the coordinates of a document, and those that route a query.
+    /// `V^T (x - mu)`: the coordinates of a document.
     ///
     /// # Panics
     /// If the vector has another width than the model.
@@ -169,67 +194,13 @@ impl Pca {
         self.rotate(vector.iter().zip(&self.mean).map(|(&x, mean)| f64::from(x) - mean).collect())
     }
 
-    /// `V^T x`: the coordinates that score a query.
+    /// `V^T x`: the coordinates that route and score a query.
     ///
     /// # Panics
     /// If the vector has another width than the model.
     pub fn uncentred(&self, vector: &[f32]) -> Vec<f64> {
         assert_eq!(vector.len(), self.width(), "a model projects vectors of its own width");
         self.rotate(vector.iter().map(|&x| f64::from(x)).collect())
-    }
-
-    /// [`centred`](Self::centred) of every row, rounded to single precision.
-    ///
-    /// # Errors
-    /// `NotFinite` when a coordinate is beyond single precision, which takes vectors as long as its largest number.
-    ///
-    /// # Panics
-    /// If the vectors have another width than the model.
-    pub fn project(&self, vectors: &VectorSet) -> Result<Projected, VectorError> {
-        let width = self.width();
-        assert_eq!(vectors.width(), width, "a model projects vectors of its own width");
-        let mut values = vec![0.0; vectors.values().len()];
-        values
-            .par_chunks_mut(PROJECT_ROWS * width)
-            .zip(vectors.values().par_chunks(PROJECT_ROWS * width))
-            .for_each_init(
-                || Block::new(width),
-                |block, (out, rows)| {
-                    for (out, &coordinate) in out.iter_mut().zip(self.project_block(rows, block)) {
-                        *out = coordinate as f32;
-                    }
-                },
-            );
-        VectorSet::new(width, values).map(Projected::new)
-    }
-
-    /// [`centred`](Self::centred) of many rows by matrix products, in parallel; equal to it up to rounding. The
-    /// coordinates of a row do not depend on the rows beside it.
-    ///
-    /// # Panics
-    /// If `rows` is not whole rows of the model's width, or `out` is not as long.
-    pub fn project_rows(&self, rows: &[f32], out: &mut [f64]) {
-        let width = self.width();
-        assert_eq!(rows.len(), out.len(), "every coordinate has a place");
-        assert!(rows.len().is_multiple_of(width), "a model projects vectors of its own width");
-        out.par_chunks_mut(PROJECT_ROWS * width)
-            .zip(rows.par_chunks(PROJECT_ROWS * width))
-            .for_each_init(
-                || Block::new(width),
-                |block, (out, rows)| out.copy_from_slice(self.project_block(rows, block)),
-            );
-    }
-
-    /// The coordinates of at most [`PROJECT_ROWS`] rows.
-    ///
-    /// The order in which a matrix product adds up may depend on its shape, so it always has [`PROJECT_ROWS`] rows,
-    /// zeros after the last. A vector then has the same coordinates in whatever company it is projected.
-    fn project_block<'a>(&self, rows: &[f32], block: &'a mut Block) -> &'a [f64] {
-        let width = self.width();
-        centre(rows, &self.mean, &mut block.differences);
-        block.differences[rows.len()..].fill(0.0);
-        linear::products(&block.differences, &self.basis, width, &mut block.coordinates);
-        &block.coordinates[..rows.len()]
     }
 
     fn rotate(&self, vector: Vec<f64>) -> Vec<f64> {
@@ -255,17 +226,9 @@ impl std::fmt::Debug for Pca {
     }
 }
 
-/// The memory that a task projects in.
-struct Block {
-    differences: Vec<f64>,
-    coordinates: Vec<f64>,
-}
-
-impl Block {
-    fn new(width: usize) -> Self {
-        let zeros = vec![0.0; PROJECT_ROWS * width];
-        Self { differences: zeros.clone(), coordinates: zeros }
-    }
+/// Picoseconds of one row of the covariance, of which half is computed.
+fn row_work(width: u64) -> u64 {
+    GRAM_TIME * width * width / 2 + 1
 }
 
 fn centre(rows: &[f32], mean: &[f64], out: &mut [f64]) {
@@ -300,7 +263,7 @@ fn mean(vectors: &VectorSet) -> Vec<f64> {
 ///
 /// Tasks share the rows of the covariance rather than those of the data: there is one accumulator, and every entry is
 /// summed in row order whatever the number of threads.
-fn covariance(vectors: &VectorSet, mean: &[f64]) -> Vec<f64> {
+fn covariance(vectors: &VectorSet, mean: &[f64], work: Work<'_>) -> Result<Vec<f64>, Stopped> {
     let width = vectors.width();
     let mut covariance = vec![0.0; width * width];
     let mut chunk = vec![0.0; CHUNK_ROWS.min(vectors.rows()) * width];
@@ -313,10 +276,11 @@ fn covariance(vectors: &VectorSet, mean: &[f64]) -> Vec<f64> {
         covariance.par_chunks_mut(PANEL_ROWS * width).enumerate().for_each(|(panel, out)| {
             linear::add_gram(chunk, width, panel * PANEL_ROWS, out);
         });
+        work.done((rows.len() / width) as u64 * row_work(width as u64))?;
     }
     let scale = 1.0 / vectors.rows() as f64;
     covariance.iter_mut().for_each(|entry| *entry *= scale);
-    covariance
+    Ok(covariance)
 }
 
 fn fix_sign(direction: &mut [f64]) {

@@ -56,6 +56,17 @@ impl Smallest {
         }
     }
 
+    /// What a key must not exceed to be kept, as far as is known; infinite while there is room.
+    pub(crate) fn limit_key(&self) -> f64 {
+        if self.limit == 0 {
+            return f64::NEG_INFINITY;
+        }
+        if self.heap.len() < self.limit {
+            return f64::INFINITY;
+        }
+        self.heap.peek().map_or(f64::INFINITY, |largest| largest.key)
+    }
+
     /// Takes over the entries of another selection.
     pub(crate) fn merge(mut self, other: Self) -> Self {
         for entry in other.heap {

@@ -75,7 +75,9 @@ pub use shard_client::{
     Progress, RefitReason, SaltedEpoch, SearchOptions, Settings, Timings, TransformKind,
     TuningRecord, UNWATCHED, Watch, WidthTried,
 };
-pub use shard_geometry::{Cells, Pca, Ranked, Split, Transform, VectorError, VectorSet};
+pub use shard_geometry::{
+    Cells, CellsError, Pca, Ranked, Split, Transform, VectorError, VectorSet,
+};
 pub use shard_protocol::{
     CellHandle, CollectionName, Disclosed, Epoch, Leak, Refusal, RefusalCode, Revision, Row,
     RowBatch, RowHandle, Transport,

@@ -6,8 +6,8 @@ use getrandom::SysRng;
 use rand_core::UnwrapErr;
 use shard_client::vault::{KdfCost, PreparedRecovery, Unlock, VaultAccess};
 use shard_client::{
-    ClientError, Collection, Deleted, Ingested, MissingIds, ModelDrift, NewEpoch, Settings,
-    UNWATCHED, Watch,
+    CellCount, ClientError, Collection, Deleted, Ingested, MissingIds, ModelDrift, NewEpoch,
+    Settings, UNWATCHED, Watch,
 };
 use shard_geometry::VectorSet;
 use shard_protocol::{RowBatch, Transport};
@@ -20,7 +20,7 @@ use crate::{Documents, Error, Searcher};
 pub struct FitOptions<'a> {
     /// Queries to make the automatic choices for; without them, documents with noise stand in.
     pub sample_queries: Option<&'a VectorSet>,
-    /// Follows the documents, and may end the work: then nothing has changed.
+    /// Follows the work, and may end it: then nothing has changed.
     pub watch: &'a Watch<'a>,
 }
 
@@ -171,12 +171,19 @@ impl Vault {
         Ok(shard_client::delete_documents(&mut self.0, ids, missing, &mut rng())?)
     }
 
-    /// Fits a new model to the documents and begins a new epoch with it.
+    /// Fits a new model to the documents and begins a new epoch with it. `cells`, if it is given,
+    /// is the number of keys from now on.
     ///
     /// # Errors
-    /// When the vault is empty, another writer is at work, or this is a query vault.
-    pub fn refit(&mut self, options: FitOptions<'_>) -> Result<NewEpoch, Error> {
-        Ok(shard_client::refit(&mut self.0, options.sample_queries, options.watch, &mut rng())?)
+    /// When the vault is empty, there are fewer documents than cells, another writer is at work, or
+    /// this is a query vault.
+    pub fn refit(
+        &mut self,
+        cells: Option<CellCount>,
+        options: FitOptions<'_>,
+    ) -> Result<NewEpoch, Error> {
+        let FitOptions { sample_queries, watch } = options;
+        Ok(shard_client::refit(&mut self.0, cells, sample_queries, watch, &mut rng())?)
     }
 
     /// Gives the documents fresh keys and names in a new epoch, which revokes every query vault

@@ -2,8 +2,10 @@
 //! corpora.
 
 use anyhow::{Result, ensure};
+use rand_chacha::ChaCha8Rng;
+use rand_core::SeedableRng;
 use rayon::prelude::*;
-use shard_geometry::{FlatRouter, Pca, VectorSet, top_k};
+use shard_geometry::{FlatRouter, Pca, RouteQuery, TuneRequest, VectorSet, Work, top_k, tune};
 
 use super::protected::Run;
 use crate::subject::{Corpus, coordinates};
@@ -31,6 +33,8 @@ pub(super) struct PlainShard {
     pub(super) coordinates: Matrix,
     prefix_width: usize,
     prefixes: Vec<f32>,
+    residual_norms: Vec<f32>,
+    residual_weight: f64,
 }
 
 impl PlainShard {
@@ -44,7 +48,10 @@ impl PlainShard {
         let coordinates = coordinates(&pca, vectors);
         let prefixes = coordinates.iter().flat_map(|row| &row[..prefix_width]).map(|&x| x as f32);
         let prefixes = prefixes.collect();
-        Ok(Self { pca, coordinates, prefix_width, prefixes })
+        let norm = |row: &[f64]| row.iter().map(|r| r * r).sum::<f64>().sqrt() as f32;
+        let residual_norms = coordinates.iter().map(|row| norm(&row[prefix_width..])).collect();
+        let residual_weight = residual_weight(vectors, &pca, prefix_width)?;
+        Ok(Self { pca, coordinates, prefix_width, prefixes, residual_norms, residual_weight })
     }
 
     /// The prefixes of all documents, as they are routed by.
@@ -52,21 +59,21 @@ impl PlainShard {
         &self.prefixes
     }
 
-    /// The rows whose centred prefix is nearest to the query's, for every query.
+    /// The rows that the client of Shard asks about, for every query.
     pub(super) fn shortlists(
         &self,
         queries: &VectorSet,
         candidates: usize,
     ) -> Result<Vec<Vec<u32>>> {
-        let centred: Vec<f32> = (0..queries.rows())
+        let routed: Vec<RouteQuery> = (0..queries.rows())
             .into_par_iter()
-            .flat_map_iter(|row| {
-                let mut centred = self.pca.centred(queries.row(row));
-                centred.truncate(self.prefix_width);
-                centred.into_iter().map(|x| x as f32)
+            .map(|row| {
+                let coordinates = self.pca.uncentred(queries.row(row));
+                RouteQuery::new(&coordinates, self.prefix_width, self.residual_weight)
             })
             .collect();
-        Ok(FlatRouter::new(self.prefix_width, &self.prefixes)?.shortlist(&centred, candidates)?)
+        let router = FlatRouter::new(self.prefix_width, &self.prefixes, &self.residual_norms)?;
+        Ok(router.shortlist(&routed, candidates)?)
     }
 
     /// The best `depth` of each shortlist by `<u_q, u_i> + <r_q, r_i>`, the query uncentred.
@@ -88,6 +95,17 @@ impl PlainShard {
         };
         Ok(shortlists.par_iter().enumerate().map(rank).collect())
     }
+}
+
+/// The weight of residuals that a fit with this prefix width chooses. Without a residual there is
+/// nothing to weigh.
+fn residual_weight(vectors: &VectorSet, pca: &Pca, prefix_width: usize) -> Result<f64> {
+    if prefix_width == vectors.width() {
+        return Ok(0.0);
+    }
+    let request = TuneRequest { d_pub: Some(prefix_width), ..TuneRequest::default() };
+    let mut rng = ChaCha8Rng::seed_from_u64(SEED);
+    Ok(tune(vectors, pca, None, request, &mut rng, Work::unwatched())?.weight)
 }
 
 /// A score on [`SCORE_GRID`].

@@ -8,13 +8,15 @@ use serde_json::json;
 use shard::evaluation::{EvaluateOptions, Evaluation, TIE};
 use shard::input::Text;
 use shard::{
-    Answer, CellCount, Choice, Embedded, EpochStatistics, FitOptions, Leak, SearchOptions,
-    Searcher, Settings, Timings, Unlock, Vault,
+    Answer, Choice, Embedded, EpochStatistics, FitOptions, Leak, SearchOptions, Searcher, Settings,
+    Timings, Unlock, Vault,
 };
 
 use super::eval::quality_table;
 use crate::args::Demo;
-use crate::output::{Output, bytes, cut, follow, grouped, percentile, progress, table};
+use crate::output::{
+    Output, bytes, cut, follow, grouped, percentile, progress, progress_of_time, table,
+};
 use crate::scifact::{self, SciFact};
 use crate::unlock;
 
@@ -43,7 +45,7 @@ pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
     let unlock = Unlock::KeyFile(unlock::random_key()?);
     let mut vault = Vault::create(directory.path().join("vault"), &unlock, &settings)?;
     let start = Instant::now();
-    let bar = progress("protecting", documents.ids().len());
+    let bar = progress_of_time("protecting");
     let watch = follow(&bar);
     let options = FitOptions { watch: &watch, ..FitOptions::default() };
     let done = vault.ingest(&documents, options);
@@ -52,7 +54,7 @@ pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
     let protecting = start.elapsed();
     let searcher = vault.embedded()?;
     let held = searcher.server().statistics();
-    output.line(protected(&searcher, &held, arguments.cells, protecting))?;
+    output.line(protected(&searcher, &held, protecting))?;
 
     let bar = progress("searching", queries.ids().len());
     let watch = follow(&bar);
@@ -94,16 +96,12 @@ pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
     output.result(&report(&outcome))
 }
 
-fn protected(
-    searcher: &Searcher<Embedded>,
-    held: &EpochStatistics,
-    cells: CellCount,
-    took: Duration,
-) -> String {
-    let split = searcher.collection().model().split();
-    let keys = match cells {
-        CellCount::Cells(count) => format!("{count} cells, a secret rotation for each"),
-        CellCount::Micro => "a secret rotation for every document".to_owned(),
+fn protected(searcher: &Searcher<Embedded>, held: &EpochStatistics, took: Duration) -> String {
+    let model = searcher.collection().model();
+    let split = model.split();
+    let keys = match model.cells() {
+        Some(cells) => format!("{} cells, a secret rotation for each", cells.count()),
+        None => "a secret rotation for every document".to_owned(),
     };
     format!(
         "1. The owner protects the index ({:.1} s).\n\n   \

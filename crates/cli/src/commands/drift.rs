@@ -30,6 +30,7 @@ pub fn reasons(drift: &ModelDrift) -> Vec<String> {
 pub fn report(drift: &ModelDrift) -> Value {
     json!({
         "since_fit": drift.late(),
+        "since_recall": drift.changes(),
         "fitted": drift.fitted(),
         "now": drift.now(),
     })
@@ -55,5 +56,9 @@ pub fn table(drift: &ModelDrift) -> String {
         row("cells in effect", &|figures| of_cells(figures, &|cells| percent(cells.effective))),
     ];
     let table = output::table(&["", "at the fit", "now"], &rows);
-    format!("since fit    {} documents came or changed\n{table}", grouped(drift.late()))
+    let (late, ago) = (grouped(drift.late()), grouped(drift.changes()));
+    format!(
+        "since fit    {late} documents came or changed\n\
+         top 10       measured {ago} changes ago\n{table}"
+    )
 }

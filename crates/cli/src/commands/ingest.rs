@@ -10,7 +10,7 @@ use shard::{Documents, FitOptions};
 
 use super::{drift, publish_next};
 use crate::args::Ingest;
-use crate::output::{Output, follow, grouped, progress};
+use crate::output::{Output, follow, grouped, progress_of_time};
 use crate::unlock;
 
 pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
@@ -27,7 +27,7 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
 
     let mut vault = unlock::open(&arguments.vault)?;
     let start = Instant::now();
-    let bar = progress("protecting", documents.ids().len());
+    let bar = progress_of_time("ingesting");
     let watch = follow(&bar);
     let options =
         FitOptions { sample_queries: sample.as_ref().map(Documents::vectors), watch: &watch };
@@ -44,10 +44,14 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     let model = collection.model();
     if done.fitted {
         output.line(format!(
-            "fitted a model: {} dimensions, the first {} route, {} are rotated",
+            "fitted a model: {} dimensions, the first {} route, {} are rotated; keys: {}",
             model.split().width(),
             model.split().prefix(),
             model.split().residual(),
+            model.cells().map_or("one per document".to_owned(), |cells| {
+                let count = cells.count();
+                format!("{} {}", grouped(count), if count == 1 { "cell" } else { "cells" })
+            }),
         ))?;
         output.line(format!(
             "a shortlist of {} holds {:.2} % of the true top 10 of {} held-out {}",
@@ -80,6 +84,7 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
         "documents": collection.index().rows(),
         "fitted": done.fitted,
         "d_pub": model.split().prefix(),
+        "cells": model.cells().map(|cells| cells.count()),
         "candidates": model.candidates(),
         "tuning": model.tuning(),
         "refit_due": drift::reasons(&drift),

@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 use shard::input::read_queries;
-use shard::{Documents, FitOptions};
+use shard::{CellCount, Documents, FitOptions};
 
-use super::{documents, publish_next};
-use crate::args::VaultArguments;
-use crate::output::{Output, follow, grouped, progress};
+use super::publish_next;
+use crate::args::{VaultArguments, cells};
+use crate::output::{Output, follow, grouped, progress_of_time};
 use crate::unlock;
 
 #[derive(Args)]
@@ -20,6 +20,10 @@ pub struct Refit {
     /// Queries to make the automatic choices for [default: documents with noise]
     #[arg(long, value_name = "FILE")]
     sample_queries: Option<PathBuf>,
+    /// Cells from now on: a number, `auto` to follow the number of documents, or `micro` for a key
+    /// per document [default: as before]
+    #[arg(long, value_name = "N", value_parser = cells)]
+    cells: Option<CellCount>,
 }
 
 pub fn run(arguments: &Refit, json: Option<&Path>) -> Result<()> {
@@ -27,11 +31,11 @@ pub fn run(arguments: &Refit, json: Option<&Path>) -> Result<()> {
     let sample = arguments.sample_queries.as_deref().map(|path| read_queries(path, None));
     let sample = sample.transpose()?;
     let mut vault = unlock::open(&arguments.vault)?;
-    let bar = progress("protecting", documents(&vault)?);
-    let done = vault.refit(FitOptions {
-        sample_queries: sample.as_ref().map(Documents::vectors),
-        watch: &follow(&bar),
-    });
+    let bar = progress_of_time("refitting");
+    let watch = follow(&bar);
+    let options =
+        FitOptions { sample_queries: sample.as_ref().map(Documents::vectors), watch: &watch };
+    let done = vault.refit(arguments.cells, options);
     bar.finish_and_clear();
     let done = done?;
     let collection = vault.collection()?.context("the vault is empty")?;
@@ -51,6 +55,7 @@ pub fn run(arguments: &Refit, json: Option<&Path>) -> Result<()> {
         "epoch": done.epoch.0,
         "documents": done.documents,
         "d_pub": model.split().prefix(),
+        "cells": model.cells().map(|cells| cells.count()),
         "candidates": model.candidates(),
         "tuning": model.tuning(),
     }))

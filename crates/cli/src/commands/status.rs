@@ -16,6 +16,7 @@ pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
     let vault = unlock::open(&arguments.vault)?;
     let settings = vault.settings()?;
     let keys = match settings.cells {
+        CellCount::Auto => "cells as documents come".to_owned(),
         CellCount::Cells(count) => format!("{} cells", grouped(count)),
         CellCount::Micro => "one per document".to_owned(),
     };
@@ -33,6 +34,10 @@ pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
         VaultAccess::Query => None,
     };
     let (model, index) = (collection.model(), collection.index());
+    let keys = match model.cells() {
+        Some(cells) => format!("{} cells", grouped(cells.count())),
+        None => keys,
+    };
     output.line(format!("documents    {}", grouped(index.rows())))?;
     output.line(format!("keys         {keys}, {:?}", settings.transform).to_lowercase())?;
     output.line(format!(

@@ -85,6 +85,19 @@ fn status_says_when_a_refit_is_due_and_a_refit_helps() {
 }
 
 #[test]
+fn a_refit_changes_the_number_of_cells() {
+    let desk = Desk::with_vault("4", &random_rows(90, 12, 1));
+    let cells = |flags: &[&str]| report(&desk, "refit", flags)["cells"].clone();
+    assert_eq!(cells(&["--cells", "auto"]), 2);
+    assert_eq!(cells(&[]), 2);
+    assert_eq!(report(&desk, "status", &[])["settings"]["cells"], "auto");
+    assert_eq!(cells(&["--cells", "micro"]), Value::Null);
+    refused(&desk, "refit", &["--cells", "91"], &["90 rows", "91 cells", "--cells auto"]);
+    let text = desk.succeeds(&["status", VAULT, "--key-file", KEY]);
+    assert!(text.contains("one per document") && text.contains("measured 0 changes ago"), "{text}");
+}
+
+#[test]
 fn a_rekeyed_vault_finds_the_same_under_other_names() {
     for cells in ["4", "micro"] {
         let desk = Desk::with_vault(cells, &random_rows(40, 12, 1));

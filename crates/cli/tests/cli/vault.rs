@@ -119,6 +119,8 @@ fn settings_that_no_corpus_could_satisfy_are_refused() {
     let desk = Desk::new();
     let init = |flags: &[&'static str]| [&["init", VAULT, "--key-file", KEY], flags].concat();
     desk.refused(&init(&["--cells", "4097"]), &["4097 cells", "4096"]);
+    desk.refused(&init(&["--d-pub", "5000"]), &["width 5000", "at most 4096 dimensions"]);
+    desk.refused(&init(&["--candidates", "70000"]), &["70000 candidates", "65472"]);
     for flags in [["--cells", "0"], ["--d-pub", "0"], ["--candidates", "0"], ["--cells", "few"]] {
         let output = desk.shard(&init(&flags)).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{flags:?}");

@@ -61,7 +61,7 @@ pub fn delete_documents(
         return Err(ClientError::NothingLeft(rows.len()));
     }
     if !rows.is_empty() {
-        draft.remove(&rows);
+        draft.remove(&rows)?;
         draft.settle()?;
         draft.commit(transaction, rng)?;
     }

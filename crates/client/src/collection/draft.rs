@@ -5,20 +5,23 @@ use std::collections::HashSet;
 use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
 use shard_protocol::{Leak, Row, RowBatch, RowHandle, declassify};
-use shard_rlwe::OperandBound;
 
 use super::ingest::Documents;
 use super::rows::encode_vectors;
 use super::{Collection, model_drift, published_rows, stored_vectors, unusable};
 use crate::canary::draw_canaries;
-use crate::drift::{ModelDrift, energies};
+use crate::drift::{Energy, ModelDrift};
 use crate::error::ClientError;
 use crate::index::{Index, IndexedRow, Removal};
-use crate::keys::KeySchedule;
+use crate::keys::{KeySchedule, SaltedEpoch};
 use crate::model::{Model, Placed};
-use crate::progress::Watch;
+use crate::progress::{Progress, Watch, stretch};
 use crate::protect::{assign_handle, attempt_of, protect};
+use crate::settings::Settings;
 use crate::vault::{FileKind, Transaction, Vault};
+
+/// Picoseconds of one core to protect a row, for each of the square of its width.
+const PROTECT_TIME: u64 = 100;
 
 /// Model, index, rows, vectors and drift, which go together. What is kept by row is in the order
 /// of the index, but for the rows for the server, which are known by their handles.
@@ -30,6 +33,8 @@ pub(super) struct Draft {
     width: usize,
     values: Vec<f32>,
     drift: ModelDrift,
+    /// Documents removed since it was opened.
+    deleted: usize,
     /// Whether the model is not yet in the vault.
     new_model: bool,
 }
@@ -45,19 +50,31 @@ impl Draft {
             let problem = "its rows are not those of the index".to_owned();
             return Err(unusable("vectors")(crate::PayloadError::Invalid(problem)));
         }
-        Ok(Self { model, index, keys, rows, width, values, drift, new_model: false })
+        Ok(Self { model, index, keys, rows, width, values, drift, deleted: 0, new_model: false })
     }
 
-    /// A collection of these documents under a model just fitted to them.
+    /// A collection of these documents under a model that is fitted to them.
     pub(super) fn fitted(
-        (model, placed): (Model, Placed),
+        settings: &Settings,
+        epoch: SaltedEpoch,
         keys: KeySchedule,
         documents: &Documents<'_>,
         watch: &Watch<'_>,
     ) -> Result<Self, ClientError> {
-        let energies = energies(&model, &placed.coordinates);
-        let mut draft = Self::protected((model, placed), keys, documents, watch)?;
-        draft.drift = ModelDrift::at_fit(&draft.model, &draft.index, documents.vectors, &energies)?;
+        let (vectors, queries) = (documents.vectors, documents.sample_queries);
+        let (rows, width) = (vectors.rows(), vectors.width());
+        let fit = Model::fit_work(settings, rows, width, queries.map(VectorSet::rows));
+        let protect = rows as u64 * PROTECT_TIME * (width * width) as u64;
+        let total = fit + protect + ModelDrift::measure_work(rows, width);
+        let part = stretch(watch, 0, fit, total);
+        let (model, placed) = Model::fit(settings, epoch, vectors, queries, &part)?;
+        let energies = placed.energies.clone();
+        let part = stretch(watch, fit, protect, total);
+        let mut draft = Self::protected((model, placed), keys, documents, &[], &part)?;
+        draft.drift = ModelDrift::at_fit(&draft.model, &draft.index, vectors, &energies)?;
+        if watch(Progress { done: total, total }).is_break() {
+            return Err(ClientError::Cancelled);
+        }
         Ok(draft)
     }
 
@@ -67,17 +84,18 @@ impl Draft {
         model: Model,
         keys: KeySchedule,
         documents: &Documents<'_>,
-        drift: ModelDrift,
+        (drift, late): (ModelDrift, &[bool]),
         watch: &Watch<'_>,
     ) -> Result<Self, ClientError> {
         let placed = model.place(documents.vectors)?;
-        Ok(Self { drift, ..Self::protected((model, placed), keys, documents, watch)? })
+        Ok(Self { drift, ..Self::protected((model, placed), keys, documents, late, watch)? })
     }
 
     fn protected(
         (model, placed): (Model, Placed),
         keys: KeySchedule,
         documents: &Documents<'_>,
+        late: &[bool],
         watch: &Watch<'_>,
     ) -> Result<Self, ClientError> {
         let mut draft = Self {
@@ -86,11 +104,12 @@ impl Draft {
             width: documents.vectors.width(),
             values: Vec::new(),
             drift: ModelDrift::default(),
+            deleted: 0,
             new_model: true,
             model,
             keys,
         };
-        draft.put(documents, placed, watch)?;
+        draft.put(documents, &placed, &|at| late.get(at).copied().unwrap_or(false), watch)?;
         let (model, keys) = (&draft.model, &draft.keys);
         let canaries = draw_canaries(model, keys, &draft.rows, &mut draft.index.handles_in_use())?;
         draft.rows.extend(canaries.iter().map(|canary| canary.row(keys)));
@@ -107,10 +126,10 @@ impl Draft {
     ) -> Result<usize, ClientError> {
         shard_geometry::check_vector(self.width, documents.vectors.row(0))?;
         let placed = self.model.place(documents.vectors)?;
-        let energies = energies(&self.model, &placed.coordinates);
-        let places = self.put(documents, placed, watch)?;
-        let came = places.iter().zip(energies).filter(|(place, _)| place.is_changed);
-        self.drift.record(self.index.rows(), came.map(|(place, energy)| (place.row, energy)));
+        let places = self.put(documents, &placed, &|_| true, watch)?;
+        let came = places.iter().zip(&placed.energies).filter(|(place, _)| place.is_changed);
+        let came: Vec<Energy> = came.map(|(_, energy)| *energy).collect();
+        self.drift.came(&came);
         Ok(documents.ids.len() - places.iter().filter(|place| place.is_new).count())
     }
 
@@ -118,7 +137,8 @@ impl Draft {
     fn put(
         &mut self,
         documents: &Documents<'_>,
-        placed: Placed,
+        placed: &Placed,
+        is_late: &dyn Fn(usize) -> bool,
         watch: &Watch<'_>,
     ) -> Result<Vec<Place>, ClientError> {
         let existing: Vec<Option<u32>> = {
@@ -128,8 +148,14 @@ impl Draft {
         let handles = self.name(documents, &existing);
         let replaced: HashSet<RowHandle> =
             existing.iter().flatten().map(|row| self.index.handle(*row)).collect();
-        let rows = protect(&self.model, &self.keys, &placed, &handles, watch)?;
-        let places = self.record(documents, &existing, &placed, &rows);
+        let changed = (0..).zip(&existing).filter_map(|(at, row)| {
+            row.filter(|&row| self.vector(row) != documents.vectors.row(at))
+        });
+        let changed: Vec<u32> = changed.collect();
+        self.forget_energies(&changed)?;
+        let cells = placed.cells.as_deref();
+        let rows = protect(&self.model, &self.keys, documents.vectors, cells, &handles, watch)?;
+        let places = self.record(documents, &existing, placed, &rows, is_late);
         self.rows.retain(|row| !replaced.contains(&row.handle));
         self.rows.extend(rows);
         Ok(places)
@@ -164,21 +190,14 @@ impl Draft {
         existing: &[Option<u32>],
         placed: &Placed,
         rows: &[Row],
+        is_late: &dyn Fn(usize) -> bool,
     ) -> Vec<Place> {
         let width = self.model.split().prefix();
         let lengths = documents.vectors.norms();
         let mut places = Vec::with_capacity(documents.ids.len());
         for (at, id) in documents.ids.iter().enumerate() {
-            let row = IndexedRow {
-                id,
-                handle: rows[at].handle,
-                prefix: &placed.prefixes[at * width..][..width],
-                cell: placed.cells.as_ref().map(|cells| cells[at]),
-                bound: OperandBound::of(&rows[at].coordinates),
-                length: lengths[at],
-            };
             let vector = documents.vectors.row(at);
-            places.push(match existing[at] {
+            let place = match existing[at] {
                 Some(row) => {
                     let held = &mut self.values[row as usize * self.width..][..self.width];
                     let is_changed = held != vector;
@@ -189,14 +208,38 @@ impl Draft {
                     self.values.extend_from_slice(vector);
                     Place { row: self.index.rows() as u32, is_new: true, is_changed: true }
                 }
-            });
+            };
+            let row = IndexedRow {
+                id,
+                handle: rows[at].handle,
+                prefix: &placed.prefixes[at * width..][..width],
+                residual_norm: placed.residual_norms[at],
+                cell: placed.cells.as_ref().map(|cells| cells[at]),
+                length: lengths[at],
+                is_late: if place.is_changed { is_late(at) } else { self.index.is_late(place.row) },
+            };
             self.index.put(existing[at], &row);
+            places.push(place);
         }
         places
     }
 
+    /// Takes the energies of late documents out of the record of drift, before they are replaced
+    /// or removed.
+    fn forget_energies(&mut self, rows: &[u32]) -> Result<(), ClientError> {
+        let late = rows.iter().copied().filter(|&row| self.index.is_late(row));
+        let values: Vec<f32> = late.flat_map(|row| self.vector(row)).copied().collect();
+        if !values.is_empty() {
+            let placed = self.model.place(&VectorSet::new(self.width, values)?)?;
+            self.drift.gone(&placed.energies);
+        }
+        Ok(())
+    }
+
     /// Removes rows of the index, and everything that is kept of them.
-    pub(super) fn remove(&mut self, rows: &[u32]) {
+    pub(super) fn remove(&mut self, rows: &[u32]) -> Result<(), ClientError> {
+        self.forget_energies(rows)?;
+        self.deleted += rows.len();
         let mut gone = HashSet::with_capacity(rows.len());
         for &row in rows {
             let handle = self.index.handle(row);
@@ -205,14 +248,18 @@ impl Draft {
         }
         let removal = Removal::new(self.index.rows(), rows);
         removal.apply(&mut self.values, self.width);
-        self.drift.remove(&removal);
         self.index.remove(rows);
         self.rows.retain(|row| !gone.contains(&row.handle));
+        Ok(())
     }
 
     /// After rows were put or removed: brings the cells and the drift up to date.
     pub(super) fn settle(&mut self) -> Result<(), ClientError> {
         self.rebuild_lists()?;
+        self.drift.settle(&self.index, self.deleted);
+        if !self.drift.measure_due(self.index.rows()) {
+            return Ok(());
+        }
         let vectors = VectorSet::new(self.width, std::mem::take(&mut self.values))?;
         let measured = self.drift.measure(&self.model, &self.index, &vectors);
         self.values = vectors.into_values();

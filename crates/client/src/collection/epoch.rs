@@ -12,9 +12,9 @@ use super::ingest::Documents;
 use super::{Collection, model_drift, stored_vectors, vault_settings};
 use crate::error::ClientError;
 use crate::keys::{KeySchedule, SaltedEpoch};
-use crate::model::Model;
 use crate::progress::Watch;
-use crate::vault::Vault;
+use crate::settings::CellCount;
+use crate::vault::{FileKind, Vault};
 
 /// An epoch that has begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,27 +26,33 @@ pub struct NewEpoch {
 }
 
 /// Fits a new model to the documents as they are now, with the settings of the vault, and begins a
-/// new epoch with it.
+/// new epoch with it. `cells`, if it is given, becomes the setting of the vault in the same change.
 ///
 /// # Errors
 /// When the vault is empty, a query vault or being written to, no model can be fitted, or the disk
 /// refuses. Nothing has changed then.
 pub fn refit(
     vault: &mut Vault,
+    cells: Option<CellCount>,
     sample_queries: Option<&VectorSet>,
     watch: &Watch<'_>,
     rng: &mut impl CryptoRng,
 ) -> Result<NewEpoch, ClientError> {
     vault.require_owner("be refitted")?;
-    let transaction = vault.transaction()?;
+    let mut transaction = vault.transaction()?;
     let vault = transaction.vault();
     let before = Collection::open(vault)?;
     let vectors = stored_vectors(vault)?;
     let epoch = next(&before, rng);
-    let fitted = Model::fit(&vault_settings(vault)?, epoch, &vectors, sample_queries)?;
+    let mut settings = vault_settings(vault)?;
+    settings.cells = cells.unwrap_or(settings.cells);
     let documents = Documents { ids: before.index.ids(), vectors: &vectors, sample_queries };
     let keys = KeySchedule::new(vault.master()?, &epoch);
-    let draft = Draft::fitted(fitted, keys, &documents, watch)?;
+    let draft = Draft::fitted(&settings, epoch, keys, &documents, watch)?;
+    if cells.is_some() {
+        let json = serde_json::to_vec(&settings).expect("settings are plain data");
+        transaction.write(FileKind::Settings, &json, rng)?;
+    }
     draft.commit(transaction, rng)?;
     Ok(NewEpoch { epoch: epoch.epoch, documents: vectors.rows() })
 }
@@ -71,8 +77,9 @@ pub fn rekey(
     let Collection { model, index, .. } = before;
     let documents = Documents { ids: index.ids(), vectors: &vectors, sample_queries: None };
     let keys = KeySchedule::new(vault.master()?, &epoch);
-    let draft =
-        Draft::rekeyed(model.in_epoch(epoch), keys, &documents, model_drift(vault)?, watch)?;
+    let late: Vec<bool> = (0..index.rows() as u32).map(|row| index.is_late(row)).collect();
+    let drift = (model_drift(vault)?, &late[..]);
+    let draft = Draft::rekeyed(model.in_epoch(epoch), keys, &documents, drift, watch)?;
     draft.commit(transaction, rng)?;
     Ok(NewEpoch { epoch: epoch.epoch, documents: vectors.rows() })
 }

@@ -10,7 +10,6 @@ use super::draft::Draft;
 use super::vault_settings;
 use crate::error::ClientError;
 use crate::keys::{KeySchedule, SaltedEpoch};
-use crate::model::Model;
 use crate::progress::Watch;
 use crate::vault::{FileKind, Vault};
 
@@ -100,7 +99,7 @@ fn take(
             Others::Keep => Vec::new(),
             Others::Delete => rows_without(&draft, documents.ids),
         };
-        draft.remove(&surplus);
+        draft.remove(&surplus)?;
         let replaced = draft.upsert(documents, watch)?;
         draft.settle()?;
         let (added, deleted) = (count - replaced, surplus.len());
@@ -110,9 +109,8 @@ fn take(
         let settings = vault_settings(vault)?;
         let epoch = SaltedEpoch::begin(FIRST_EPOCH, rng);
         let keys = KeySchedule::new(vault.master()?, &epoch);
-        let fitted = Model::fit(&settings, epoch, documents.vectors, documents.sample_queries)?;
         done = Ingested { added: count, replaced: 0, deleted: 0, fitted: true };
-        Draft::fitted(fitted, keys, documents, watch)?
+        Draft::fitted(&settings, epoch, keys, documents, watch)?
     };
     draft.commit(transaction, rng)?;
     Ok(done)

@@ -1,11 +1,13 @@
 //! The figures themselves.
 
+use std::collections::HashSet;
+
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
-use shard_geometry::tune::{NEIGHBOURS, SampleQuery, noisy_row};
-use shard_geometry::{CellLists, FlatRouter, Projected, Ranked, VectorSet, dot_f64, top_k};
+use shard_geometry::tune::{NEIGHBOURS, SampleQuery, noisy_row, true_neighbours};
+use shard_geometry::{CellLists, FlatRouter, Pca, RouteQuery, VectorSet, Work};
 
 use super::Balance;
 use crate::error::ClientError;
@@ -14,9 +16,6 @@ use crate::model::Model;
 
 /// The most queries that recall is measured on.
 pub(super) const SAMPLE: usize = 200;
-
-/// Rows of a task: few enough that their vectors stay in the cache while all queries meet them.
-const BLOCK: usize = 512;
 
 /// A direction whose variance is below this part of the largest is one in which the fitted documents
 /// did not vary: what is left is the rounding of their single precision, about 2^-48.
@@ -32,37 +31,74 @@ pub(crate) struct Energy {
 }
 
 impl Energy {
-    /// The mean of some; none have no energy anywhere.
-    pub(super) fn mean<'a>(energies: impl Iterator<Item = &'a Self>) -> Self {
-        let (mut prefix, mut basis, mut count) = (0.0, 0.0, 0_usize);
-        for energy in energies {
-            prefix += f64::from(energy.outside_prefix);
-            basis += f64::from(energy.outside_basis);
-            count += 1;
+    /// How many directions the documents vary in that a model was fitted to.
+    pub(crate) fn known_directions(pca: &Pca) -> usize {
+        let variances = pca.variances();
+        let floor = NO_VARIANCE * variances.first().copied().unwrap_or(0.0);
+        variances.partition_point(|&variance| variance > floor)
+    }
+
+    /// Of a document in principal coordinates, of which the first `prefix` route and the first
+    /// `known` are [directions that fitted documents vary in](Self::known_directions).
+    pub(crate) fn of(coordinates: &[f64], prefix: usize, known: usize) -> Self {
+        // Not `sum`, which makes -0 of nothing.
+        let of = |some: &[f64]| some.iter().fold(0.0, |sum, x| sum + x * x);
+        let whole = of(coordinates);
+        // A document that is the mean has no energy to be anywhere.
+        let part = |some: &[f64]| if whole > 0.0 { (of(some) / whole) as f32 } else { 0.0 };
+        Self {
+            outside_prefix: part(&coordinates[prefix..]),
+            outside_basis: part(&coordinates[known..]),
         }
-        let count = count.max(1) as f64;
-        Self { outside_prefix: (prefix / count) as f32, outside_basis: (basis / count) as f32 }
     }
 }
 
-/// The energies of documents, one by one.
-pub(crate) fn energies(model: &Model, documents: &Projected) -> Vec<Energy> {
-    let variances = model.pca().variances();
-    let floor = NO_VARIANCE * variances.first().copied().unwrap_or(0.0);
-    let known = variances.partition_point(|&variance| variance > floor);
-    let energy = |coordinates: &[f32]| {
-        // Not `sum`, which makes -0 of nothing.
-        let square = |x: &f32| f64::from(*x) * f64::from(*x);
-        let of = |coordinates: &[f32]| coordinates.iter().fold(0.0, |sum, x| sum + square(x));
-        let whole = of(coordinates);
-        // A document that is the mean has no energy to be anywhere.
-        let part = |some: &[f32]| if whole > 0.0 { (of(some) / whole) as f32 } else { 0.0 };
-        Energy {
-            outside_prefix: part(model.split().halves(coordinates).1),
-            outside_basis: part(&coordinates[known..]),
-        }
-    };
-    documents.values().par_chunks_exact(documents.width()).map(energy).collect()
+/// Energies of many documents together. Sums are whole numbers of steps, so taking a document out
+/// again leaves no rounding behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct EnergySum {
+    pub(super) count: u64,
+    pub(super) outside_prefix: u64,
+    pub(super) outside_basis: u64,
+}
+
+impl EnergySum {
+    /// Steps of one. Fewer than 2^32 documents add up to less than 2^62.
+    const STEPS: f64 = (1_u64 << 30) as f64;
+
+    pub(super) fn of(energies: &[Energy]) -> Self {
+        let steps = |part: f32| (f64::from(part).clamp(0.0, 1.0) * Self::STEPS).round() as u64;
+        energies.iter().fold(Self::default(), |sum, energy| Self {
+            count: sum.count + 1,
+            outside_prefix: sum.outside_prefix + steps(energy.outside_prefix),
+            outside_basis: sum.outside_basis + steps(energy.outside_basis),
+        })
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.outside_prefix += other.outside_prefix;
+        self.outside_basis += other.outside_basis;
+    }
+
+    pub(super) fn remove(&mut self, other: Self) {
+        debug_assert!(other.count <= self.count, "only documents that were counted are taken out");
+        self.count = self.count.saturating_sub(other.count);
+        self.outside_prefix = self.outside_prefix.saturating_sub(other.outside_prefix);
+        self.outside_basis = self.outside_basis.saturating_sub(other.outside_basis);
+    }
+
+    /// Whether so many documents can have so much.
+    pub(super) fn is_sum(&self) -> bool {
+        let most = self.count.checked_mul(Self::STEPS as u64);
+        most.is_some_and(|most| self.outside_prefix <= most && self.outside_basis <= most)
+    }
+
+    /// The means outside the prefix and outside the basis, if there are documents.
+    pub(super) fn means(&self) -> Option<(f64, f64)> {
+        let mean = |steps: u64| steps as f64 / Self::STEPS / self.count as f64;
+        (self.count > 0).then(|| (mean(self.outside_prefix), mean(self.outside_basis)))
+    }
 }
 
 /// How even the cells are.
@@ -82,16 +118,20 @@ pub(super) fn recall(
     vectors: &VectorSet,
 ) -> Result<f64, ClientError> {
     let sample = sample(model, index, vectors);
-    let prefixes: Vec<f32> =
-        sample.iter().flat_map(|query| model.project_query(&query.vector).1).collect();
-    let router = FlatRouter::new(model.split().prefix(), index.prefixes())?;
+    let queries: Vec<RouteQuery> = sample
+        .par_iter()
+        .map(|query| model.route_query(&model.project_query(&query.vector)))
+        .collect();
+    let width = model.split().prefix();
+    let router = FlatRouter::new(width, index.prefixes(), index.residual_norms())?;
     // One more, since a query must not find the document it was made from.
-    let lists = router.shortlist(&prefixes, model.candidates() + 1)?;
+    let lists = router.shortlist(&queries, model.candidates() + 1)?;
+    let neighbours = true_neighbours(vectors, &sample, NEIGHBOURS, Work::unwatched())?;
     let (mut held, mut wanted) = (0, 0);
-    for ((query, list), neighbours) in sample.iter().zip(lists).zip(neighbours(vectors, &sample)) {
+    for ((query, list), neighbours) in sample.iter().zip(lists).zip(neighbours) {
         let others = list.into_iter().filter(|row| Some(*row) != query.own_row);
-        let shortlist: Vec<u32> = others.take(model.candidates()).collect();
-        held += neighbours.iter().filter(|near| shortlist.contains(&near.row)).count();
+        let shortlist: HashSet<u32> = others.take(model.candidates()).collect();
+        held += neighbours.iter().filter(|row| shortlist.contains(*row)).count();
         wanted += neighbours.len();
     }
     // A document alone has no neighbours to lose.
@@ -114,32 +154,4 @@ fn sample(model: &Model, index: &Index, vectors: &VectorSet) -> Vec<SampleQuery>
     let query =
         |(hash, row)| noisy_row(vectors, model.pca(), row, &mut ChaCha20Rng::from_seed(hash));
     chosen.into_iter().map(query).collect()
-}
-
-/// The rows with the largest inner products with each query, itself left out. All queries meet a
-/// block of rows before the next is read, so the vectors cross the memory bus once.
-fn neighbours(vectors: &VectorSet, sample: &[SampleQuery]) -> Vec<Vec<Ranked>> {
-    let width = vectors.width();
-    let nearest_of = |block: usize, rows: &[f32]| -> Vec<Vec<Ranked>> {
-        let first = (block * BLOCK) as u32;
-        let nearest = |query: &SampleQuery| {
-            let others = (first..)
-                .zip(rows.chunks_exact(width))
-                .filter(|(row, _)| Some(*row) != query.own_row);
-            top_k(others.map(|(row, x)| (row, dot_f64(x, &query.vector))), NEIGHBOURS)
-        };
-        sample.iter().map(nearest).collect()
-    };
-    let best = |a: Vec<Ranked>, b: Vec<Ranked>| {
-        top_k(a.into_iter().chain(b).map(|near| (near.row, near.score)), NEIGHBOURS)
-    };
-    vectors
-        .values()
-        .par_chunks(BLOCK * width)
-        .enumerate()
-        .map(|(block, rows)| nearest_of(block, rows))
-        .reduce(
-            || vec![Vec::new(); sample.len()],
-            |a, b| a.into_iter().zip(b).map(|(a, b)| best(a, b)).collect(),
-        )
 }

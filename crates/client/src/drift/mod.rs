@@ -1,9 +1,13 @@
 //! Whether the model still fits the documents.
 //!
 //! A model is fitted once; documents come and go afterwards. When it is fitted, a few figures of
-//! how well it serves are recorded, and at every later change the same figures again: energies over
-//! the documents that came or changed since the fit, cells and recall over all that are there now.
+//! how well it serves are recorded, and at later changes the same figures again: energies over the
+//! documents that came or changed since the fit, cells and recall over all that are there now.
 //! [`ModelDrift::refit_due`] compares them.
+//!
+//! A change costs as much as the documents that it changes. Energies are kept as sums, to which
+//! documents are added and from which they are taken; cells are counted. Recall takes a look at all
+//! documents, so it is measured again only after as many changes as [`ModelDrift::measure_due`] says.
 //!
 //! Nothing here changes a model, and a search never looks at it.
 
@@ -15,12 +19,20 @@ use serde::{Deserialize, Serialize};
 use shard_geometry::{VectorSet, tune};
 
 use crate::error::ClientError;
-use crate::index::{Index, Removal};
+use crate::index::Index;
 use crate::model::Model;
 use crate::payload::{PayloadError, Reader, Writer};
-pub(crate) use measure::{Energy, energies};
+pub(crate) use measure::Energy;
+use measure::EnergySum;
 
-const VERSION: u16 = 1;
+/// Version 1 kept the energies of each document.
+const VERSION: u16 = 2;
+
+/// Recall is measured again after this part of the documents has changed.
+const MEASURED_PART: f64 = 0.01;
+
+/// Recall is not measured again after fewer changes.
+const FEWEST_CHANGES: u64 = 1000;
 
 /// A refit is due when recall falls below this part of what it was at the fit.
 const RECALL_KEPT: f64 = 0.99;
@@ -75,8 +87,11 @@ pub struct Balance {
 pub struct ModelDrift {
     fitted: Figures,
     now: Figures,
-    /// By row, the energies of documents that came or changed since the fit.
-    late: Vec<Option<Energy>>,
+    documents: u64,
+    /// The documents that came or changed since the fit.
+    late: EnergySum,
+    /// Documents that came, changed or went since recall was measured.
+    changes: u64,
 }
 
 /// Why a model should be fitted anew.
@@ -138,45 +153,60 @@ impl ModelDrift {
         vectors: &VectorSet,
         energies: &[Energy],
     ) -> Result<Self, ClientError> {
-        let mean = Energy::mean(energies.iter());
+        let (outside_prefix, outside_basis) = EnergySum::of(energies).means().unwrap_or_default();
         let fitted = Figures {
-            outside_prefix: mean.outside_prefix.into(),
-            outside_basis: mean.outside_basis.into(),
+            outside_prefix,
+            outside_basis,
             cells: index.lists().map(measure::balance),
             recall: measure::recall(model, index, vectors)?,
         };
-        Ok(Self { fitted, now: fitted, late: vec![None; index.rows()] })
+        let documents = index.rows() as u64;
+        Ok(Self { fitted, now: fitted, documents, late: EnergySum::default(), changes: 0 })
     }
 
-    /// The energies of documents that came or changed, by row, of a collection that now has `rows`.
-    pub(crate) fn record(&mut self, rows: usize, came: impl Iterator<Item = (u32, Energy)>) {
-        self.late.resize(rows, None);
-        came.for_each(|(row, energy)| self.late[row as usize] = Some(energy));
+    /// How much work a measurement of recall is, in picoseconds of one core.
+    pub(crate) fn measure_work(documents: usize, width: usize) -> u64 {
+        2 * tune::neighbours_work(documents, width, documents.min(measure::SAMPLE))
     }
 
-    /// Forgets rows.
-    pub(crate) fn remove(&mut self, removal: &Removal) {
-        removal.apply(&mut self.late, 1);
+    /// Documents came, or changed to these.
+    pub(crate) fn came(&mut self, energies: &[Energy]) {
+        self.late.add(EnergySum::of(energies));
+        self.changes += energies.len() as u64;
     }
 
-    /// Measures the collection as it is now.
+    /// Documents that had come or changed since the fit are replaced or deleted. Those the model
+    /// was fitted to have left no energy behind: [`settle`](Self::settle) counts them.
+    pub(crate) fn gone(&mut self, energies: &[Energy]) {
+        self.late.remove(EnergySum::of(energies));
+    }
+
+    /// After a change, and after [`came`](Self::came) and [`gone`](Self::gone): the collection is
+    /// now this one, and `deleted` documents are no longer in it.
+    pub(crate) fn settle(&mut self, index: &Index, deleted: usize) {
+        self.documents = index.rows() as u64;
+        self.changes += deleted as u64;
+        let fitted = (self.fitted.outside_prefix, self.fitted.outside_basis);
+        (self.now.outside_prefix, self.now.outside_basis) = self.late.means().unwrap_or(fitted);
+        self.now.cells = index.lists().map(measure::balance);
+    }
+
+    /// Whether enough has changed for recall to be measured again: more than a thousand documents
+    /// and more than one in a hundred.
+    pub(crate) fn measure_due(&self, documents: usize) -> bool {
+        let part = (MEASURED_PART * documents as f64) as u64;
+        self.changes > part.max(FEWEST_CHANGES)
+    }
+
+    /// Measures recall over the collection as it is now.
     pub(crate) fn measure(
         &mut self,
         model: &Model,
         index: &Index,
         vectors: &VectorSet,
     ) -> Result<(), ClientError> {
-        let mean = match self.late() {
-            0 => None,
-            _ => Some(Energy::mean(self.late.iter().flatten())),
-        };
-        self.now = Figures {
-            outside_prefix: mean
-                .map_or(self.fitted.outside_prefix, |mean| mean.outside_prefix.into()),
-            outside_basis: mean.map_or(self.fitted.outside_basis, |mean| mean.outside_basis.into()),
-            cells: index.lists().map(measure::balance),
-            recall: measure::recall(model, index, vectors)?,
-        };
+        self.now.recall = measure::recall(model, index, vectors)?;
+        self.changes = 0;
         Ok(())
     }
 
@@ -185,20 +215,25 @@ impl ModelDrift {
         &self.fitted
     }
 
-    /// Energies of the documents that came or changed since, if there are any; the rest of all
-    /// documents, at the last change.
+    /// Energies of the documents that came or changed since, if there are any; cells of all
+    /// documents; recall of all documents [some changes ago](Self::changes).
     pub fn now(&self) -> &Figures {
         &self.now
     }
 
     /// Documents that came or changed since the fit.
     pub fn late(&self) -> usize {
-        self.late.iter().flatten().count()
+        self.late.count as usize
     }
 
     /// All documents.
     pub fn documents(&self) -> usize {
-        self.late.len()
+        self.documents as usize
+    }
+
+    /// Documents that came, changed or went since recall was measured.
+    pub fn changes(&self) -> usize {
+        self.changes as usize
     }
 
     /// Every reason to fit a new model; none, as a rule.
@@ -236,15 +271,13 @@ impl ModelDrift {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let json = |figures| serde_json::to_string(figures).expect("plain structures encode");
-        let late = (0..).zip(&self.late).filter_map(|(row, energy)| Some((row, (*energy)?)));
-        let (rows, energies): (Vec<u32>, Vec<Energy>) = late.unzip();
         let mut writer = Writer::new(VERSION);
         writer.string(&json(&self.fitted));
         writer.string(&json(&self.now));
-        writer.u64(self.late.len() as u64);
-        writer.u32s(&rows);
-        writer.f32s(&energies.iter().map(|energy| energy.outside_prefix).collect::<Vec<_>>());
-        writer.f32s(&energies.iter().map(|energy| energy.outside_basis).collect::<Vec<_>>());
+        let EnergySum { count, outside_prefix, outside_basis } = self.late;
+        for number in [self.documents, self.changes, count, outside_prefix, outside_basis] {
+            writer.u64(number);
+        }
         writer.bytes
     }
 
@@ -253,27 +286,17 @@ impl ModelDrift {
         let mut reader = Reader::new(bytes, VERSION)?;
         let fitted = serde_json::from_str(&reader.string()?).map_err(invalid)?;
         let now = serde_json::from_str(&reader.string()?).map_err(invalid)?;
-        let documents = reader.size()?;
-        let (rows, prefix, basis) = (reader.u32s()?, reader.f32s()?, reader.f32s()?);
+        let (documents, changes) = (reader.u64()?, reader.u64()?);
+        let (count, outside_prefix) = (reader.u64()?, reader.u64()?);
+        let late = EnergySum { count, outside_prefix, outside_basis: reader.u64()? };
         reader.finish()?;
-        let ascending = rows.is_sorted_by(|a, b| a < b);
-        let last = rows.last().map_or(0, |&row| row as usize + 1);
-        if !ascending
-            || last > documents
-            || u32::try_from(documents).is_err()
-            || [prefix.len(), basis.len()] != [rows.len(); 2]
-        {
+        if count > documents || u32::try_from(documents).is_err() || !late.is_sum() {
             return Err(PayloadError::Invalid("its parts do not go together".into()));
         }
-        let mut late = vec![None; documents];
-        for ((row, outside_prefix), outside_basis) in rows.into_iter().zip(prefix).zip(basis) {
-            late[row as usize] = Some(Energy { outside_prefix, outside_basis });
-        }
-        Ok(Self { fitted, now, late })
+        Ok(Self { fitted, now, documents, late, changes })
     }
 }
 
-/// Energies of single documents tell about them, so only the figures print.
 impl std::fmt::Debug for ModelDrift {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ModelDrift")
@@ -281,6 +304,7 @@ impl std::fmt::Debug for ModelDrift {
             .field("now", &self.now)
             .field("late", &self.late())
             .field("documents", &self.documents())
+            .field("changes", &self.changes())
             .finish()
     }
 }

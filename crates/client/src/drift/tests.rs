@@ -3,10 +3,10 @@ use crate::settings::{CellCount, Choice, Settings};
 use proptest::prelude::*;
 use shard_geometry::CellLists;
 use shard_protocol::{Epoch, RowHandle};
-use shard_rlwe::OperandBound;
 
 use crate::index::IndexedRow;
 use crate::keys::SaltedEpoch;
+use crate::progress::UNWATCHED;
 
 const WIDTH: usize = 16;
 const EPOCH: SaltedEpoch = SaltedEpoch { epoch: Epoch(1), salt: [0; 32] };
@@ -21,8 +21,8 @@ fn figures() -> Figures {
 }
 
 fn model_drift(now: Figures, documents: usize, late: usize) -> ModelDrift {
-    let late = (0..documents).map(|row| (row < late).then(Energy::default)).collect();
-    ModelDrift { fitted: figures(), now, late }
+    let late = EnergySum { count: late as u64, ..EnergySum::default() };
+    ModelDrift { fitted: figures(), now, documents: documents as u64, late, changes: 0 }
 }
 
 #[test]
@@ -90,17 +90,16 @@ fn rows(count: usize, varying: usize, seed: u64) -> VectorSet {
 
 fn model(vectors: &VectorSet) -> Model {
     let settings = Settings { d_pub: Choice::Fixed(4), ..Settings::new(CellCount::Cells(1)) };
-    Model::fit(&settings, EPOCH, vectors, None).unwrap().0
+    Model::fit(&settings, EPOCH, vectors, None, UNWATCHED).unwrap().0
 }
 
 #[test]
 fn energies_are_parts_of_the_whole() {
     let fitted = rows(200, 8, 1);
     let model = model(&fitted);
-    let energies =
-        |vectors: &VectorSet| energies(&model, &model.place(vectors).unwrap().coordinates);
-    let within = Energy::mean(energies(&fitted).iter());
-    assert!(within.outside_basis < 1e-9, "{within:?}");
+    let energies = |vectors: &VectorSet| model.place(vectors).unwrap().energies;
+    let mean = |vectors: &VectorSet| EnergySum::of(&energies(vectors)).means().unwrap();
+    assert!(mean(&fitted).1 < 1e-9, "{:?}", mean(&fitted));
     for (row, energy) in energies(&fitted).iter().enumerate() {
         let coordinates = model.pca().centred(fitted.row(row));
         let of = |coordinates: &[f64]| coordinates.iter().map(|x| x * x).sum::<f64>();
@@ -108,12 +107,12 @@ fn energies_are_parts_of_the_whole() {
         assert!((f64::from(energy.outside_prefix) - expected).abs() < 1e-6);
     }
     // Directions that the fitted rows did not take.
-    let strange = Energy::mean(energies(&rows(50, WIDTH, 2)).iter());
-    assert!(strange.outside_basis > 0.05 && strange.outside_basis < strange.outside_prefix);
+    let (outside_prefix, outside_basis) = mean(&rows(50, WIDTH, 2));
+    assert!(outside_basis > 0.05 && outside_basis < outside_prefix);
     // The mean itself has no energy.
-    let mean: Vec<f32> = model.pca().mean().iter().map(|mu| *mu as f32).collect();
-    let mean = energies(&VectorSet::new(WIDTH, mean).unwrap())[0];
-    assert!(mean.outside_prefix.is_finite());
+    let centre: Vec<f32> = model.pca().mean().iter().map(|mu| *mu as f32).collect();
+    let centre = energies(&VectorSet::new(WIDTH, centre).unwrap())[0];
+    assert!(centre.outside_prefix.is_finite());
 }
 
 #[test]
@@ -125,6 +124,27 @@ fn even_cells_are_as_many_as_there_are_and_one_full_cell_is_one() {
     assert!((full.imbalance - 4.0).abs() < 1e-12 && (full.effective - 0.25).abs() < 1e-12);
 }
 
+/// An index of documents with a key each.
+fn index(placed: &crate::model::Placed) -> Index {
+    let width = placed.prefixes.len() / placed.residual_norms.len();
+    let mut index = Index::empty(width);
+    let rows = placed.prefixes.chunks_exact(width).zip(&placed.residual_norms);
+    for (row, (prefix, &residual_norm)) in rows.enumerate() {
+        let (id, handle) = (&row.to_string(), RowHandle(row as u64));
+        let row = IndexedRow {
+            id,
+            handle,
+            prefix,
+            residual_norm,
+            cell: None,
+            length: 1.0,
+            is_late: false,
+        };
+        index.put(None, &row);
+    }
+    index
+}
+
 #[test]
 fn recall_of_a_shortlist_of_everything_is_whole_and_of_a_short_one_is_not() {
     let vectors = rows(300, WIDTH, 3);
@@ -134,21 +154,9 @@ fn recall_of_a_shortlist_of_everything_is_whole_and_of_a_short_one_is_not() {
         ..Settings::new(CellCount::Micro)
     };
     let recall = |candidates| {
-        let (model, placed) = Model::fit(&settings(candidates), EPOCH, &vectors, None).unwrap();
-        let mut index = Index::empty(2);
-        for (row, prefix) in placed.prefixes.chunks_exact(2).enumerate() {
-            index.put(
-                None,
-                &IndexedRow {
-                    id: &row.to_string(),
-                    handle: RowHandle(row as u64),
-                    prefix,
-                    cell: None,
-                    bound: OperandBound::new(1.0),
-                    length: 1.0,
-                },
-            );
-        }
+        let (model, placed) =
+            Model::fit(&settings(candidates), EPOCH, &vectors, None, UNWATCHED).unwrap();
+        let index = index(&placed);
         // The measure of the tuning, on its own sample, is the same one.
         let measured = measure::recall(&model, &index, &vectors).unwrap();
         assert_eq!(measured, measure::recall(&model, &index, &vectors).unwrap());
@@ -161,29 +169,80 @@ fn recall_of_a_shortlist_of_everything_is_whole_and_of_a_short_one_is_not() {
 
 proptest! {
     #[test]
-    fn a_record_reads_back(late in proptest::collection::vec(proptest::option::of((0.0_f32..1.0, 0.0_f32..1.0)), 0..30)) {
-        let late = late
+    fn a_record_reads_back(
+        energies in proptest::collection::vec((0.0_f32..1.0, 0.0_f32..1.0), 0..30),
+        gone in 0_usize..30,
+        others in 0_u64..1000,
+        changes: u64,
+    ) {
+        let energies: Vec<Energy> = energies
             .into_iter()
-            .map(|energy| energy.map(|(a, b)| Energy { outside_prefix: a, outside_basis: b }))
+            .map(|(outside_prefix, outside_basis)| Energy { outside_prefix, outside_basis })
             .collect();
-        let record = ModelDrift { fitted: figures(), now: Figures { cells: None, ..figures() }, late };
+        let mut late = EnergySum::of(&energies);
+        let left = &energies[gone.min(energies.len())..];
+        late.remove(EnergySum::of(&energies[..energies.len() - left.len()]));
+        // What was taken out leaves nothing behind.
+        prop_assert_eq!(late, EnergySum::of(left));
+        let documents = late.count + others;
+        let now = Figures { cells: None, ..figures() };
+        let record = ModelDrift { fitted: figures(), now, documents, late, changes };
         prop_assert_eq!(ModelDrift::decode(&record.encode()).unwrap(), record);
     }
 }
 
 #[test]
 fn a_record_whose_parts_do_not_go_together_is_refused() {
-    let record = model_drift(figures(), 4, 2).encode();
-    // The count of documents stands after the two texts.
-    let text = |start: usize| {
-        8 + u64::from_le_bytes(record[start..start + 8].try_into().unwrap()) as usize
-    };
-    let first = 2 + text(2);
-    let count = first + text(first);
-    for documents in [1_u64, 1 << 40] {
-        let mut bytes = record.clone();
-        bytes[count..count + 8].copy_from_slice(&documents.to_le_bytes());
-        assert!(ModelDrift::decode(&bytes).is_err());
+    let whole = model_drift(figures(), 4, 2);
+    let too_much = EnergySum { outside_basis: 3 << 30, ..whole.late };
+    for wrong in [
+        ModelDrift { documents: 1, ..whole.clone() },
+        ModelDrift { documents: 1 << 40, ..whole.clone() },
+        ModelDrift { late: too_much, ..whole.clone() },
+    ] {
+        assert!(ModelDrift::decode(&wrong.encode()).is_err());
     }
+    let record = whole.encode();
+    assert!(ModelDrift::decode(&record).is_ok());
     assert!(ModelDrift::decode(&record[..record.len() - 1]).is_err());
+}
+
+#[test]
+fn recall_is_measured_again_after_a_thousand_changes_and_one_in_a_hundred() {
+    let after = |changes| ModelDrift { changes, ..model_drift(figures(), 100, 0) };
+    for (changes, documents, due) in [
+        (1000, 100, false),
+        (1001, 100, true),
+        (1001, 100_000, true),
+        (9_999, 1_000_000, false),
+        (10_001, 1_000_000, true),
+    ] {
+        assert_eq!(after(changes).measure_due(documents), due, "{changes} of {documents}");
+    }
+}
+
+#[test]
+fn changes_are_counted_until_recall_is_measured_and_energies_follow_every_one() {
+    let vectors = rows(300, WIDTH, 4);
+    let settings = Settings { d_pub: Choice::Fixed(4), ..Settings::new(CellCount::Micro) };
+    let (model, placed) = Model::fit(&settings, EPOCH, &vectors, None, UNWATCHED).unwrap();
+    let index = index(&placed);
+    let mut drift = ModelDrift::at_fit(&model, &index, &vectors, &placed.energies).unwrap();
+    assert_eq!((drift.documents(), drift.changes(), drift.late()), (300, 0, 0));
+
+    drift.came(&placed.energies[..20]);
+    drift.settle(&index, 0);
+    let early = *drift.now();
+    drift.came(&placed.energies[20..30]);
+    drift.settle(&index, 0);
+    assert_eq!((drift.changes(), drift.late()), (30, 30));
+    assert_ne!(drift.now().outside_prefix, early.outside_prefix);
+    drift.gone(&placed.energies[20..30]);
+    drift.settle(&index, 10);
+    assert_eq!((drift.changes(), drift.late()), (40, 20));
+    assert_eq!(*drift.now(), early);
+
+    drift.now.recall = 0.0;
+    drift.measure(&model, &index, &vectors).unwrap();
+    assert_eq!((drift.changes(), drift.now().recall), (0, drift.fitted().recall));
 }

@@ -5,8 +5,9 @@ use shard_protocol::RowHandle;
 use super::{Canary, Index};
 use crate::payload::{PayloadError, Reader, Writer};
 
-/// Version 1 did not know where the names of new ids begin.
-const VERSION: u16 = 2;
+/// Version 1 did not know where the names of new ids begin; version 2 had norms of stored rows
+/// instead of residuals.
+const VERSION: u16 = 3;
 
 impl Index {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -24,7 +25,9 @@ impl Index {
             writer.i32s(&canary.coordinates);
         }
         writer.f32s(&self.lengths);
-        writer.f32s(&self.norms);
+        writer.f32s(&self.residual_norms);
+        let late = (0..).zip(&self.late).filter(|(_, late)| **late).map(|(row, _)| row);
+        writer.u32s(&late.collect::<Vec<u32>>());
         writer.f64(self.longest_prefix);
         writer.u64(self.first_attempt.into());
         writer.bytes
@@ -51,7 +54,8 @@ impl Index {
             lists: None,
             canaries: read_canaries(&mut reader)?,
             lengths: reader.f32s()?,
-            norms: reader.f32s()?,
+            residual_norms: reader.f32s()?,
+            late: read_late(&mut reader, rows)?,
             longest_prefix: reader.f64()?,
             first_attempt: u32::try_from(reader.u64()?)
                 .map_err(|_| PayloadError::Invalid("more attempts than there can be".into()))?,
@@ -63,8 +67,8 @@ impl Index {
             || Some(index.prefixes.len()) != rows.checked_mul(prefix_width)
             || index.cells.len() != expected_cells
             || u32::try_from(rows).is_err()
-            || index.norms.len() != rows
-            || index.norms.iter().any(|norm| !norm.is_finite())
+            || index.residual_norms.len() != rows
+            || index.residual_norms.iter().any(|norm| !norm.is_finite())
             || !index.longest_prefix.is_finite()
             || index.lengths.len() != rows
             || index.lengths.iter().any(|length| !length.is_finite())
@@ -76,6 +80,18 @@ impl Index {
         index.rebuild_lists(cell_count)?;
         Ok(index)
     }
+}
+
+/// Which of the rows came or changed since the model was fitted.
+fn read_late(reader: &mut Reader<'_>, rows: usize) -> Result<Vec<bool>, PayloadError> {
+    let listed = reader.u32s()?;
+    if !listed.is_sorted_by(|a, b| a < b) || listed.last().is_some_and(|&row| row as usize >= rows)
+    {
+        return Err(PayloadError::Invalid("its rows are not in order".into()));
+    }
+    let mut late = vec![false; rows];
+    listed.iter().for_each(|&row| late[row as usize] = true);
+    Ok(late)
 }
 
 fn read_canaries(reader: &mut Reader<'_>) -> Result<Vec<Canary>, PayloadError> {

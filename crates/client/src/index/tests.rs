@@ -11,7 +11,8 @@ fn row(number: u32, cells: Option<u32>, act: impl FnOnce(&IndexedRow<'_>)) {
         handle: RowHandle(u64::from(number) << 32),
         prefix: &prefix,
         cell: cells.map(|cells| number % cells),
-        bound: OperandBound::new(f64::from(number) + 0.5),
+        residual_norm: number as f32 + 0.5,
+        is_late: number.is_multiple_of(3),
         length: f64::from(number) / 3.0,
     });
 }

@@ -193,6 +193,7 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         let precision = grid(error_bound);
         let hits = collection.rank(rotated, &scores, layout.with_prefix(), precision, top);
         cost.timings.open += start.elapsed();
+        let (precision, error_bound) = (precision * rotated.scale, error_bound * rotated.scale);
         Ok(Answer { hits, precision, error_bound, cost })
     }
 

@@ -36,7 +36,7 @@ pub struct SearchOptions {
     /// has a secret of its own; the others may merge responses under a secret that serves a
     /// session, which rests on circular security besides RLWE.
     pub objective: Option<Objective>,
-    /// Error a score may have, for a query of norm one and relative to the longest candidate.
+    /// Error a score may have, relative to the lengths of the query and of the longest candidate.
     pub precision: f64,
     /// Control scores that every answer is checked by.
     pub canaries: usize,

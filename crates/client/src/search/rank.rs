@@ -70,7 +70,8 @@ impl Collection {
         if wrong > 0 { Err(ClientError::FalseAnswer { wrong, checked }) } else { Ok(()) }
     }
 
-    /// `<u_q, u_i> + <r_q, r_i> + q . mu = q . x_i`, rounded to the grid, best first.
+    /// `<u_q, u_i> + <r_q, r_i> + q . mu = q . x_i`, rounded to the grid, at the length of the query as
+    /// it was given, best first.
     pub(super) fn rank(
         &self,
         rotated: &RotatedQuery,
@@ -85,16 +86,17 @@ impl Collection {
                 let Member::Document(row) = member else { return None };
                 let prefix = if with_prefix { 0.0 } else { *prefix };
                 let score = prefix + score + rotated.offset;
-                Some((row, if grid > 0.0 { (score / grid).round() * grid } else { score }))
+                let score = if grid > 0.0 { (score / grid).round() * grid } else { score };
+                Some((row, score * rotated.scale))
             });
         let hit = |row: u32, score| Hit { id: self.index().id(row).to_owned(), row, score };
         top_k(scored, top).into_iter().map(|found| hit(found.row, found.score)).collect()
     }
 
-    /// Stored prefixes are single precision: half a unit in the last place of each coordinate.
+    /// What the rounding of stored prefixes can do to a score.
     pub(super) fn prefix_rounding(&self, prefix: &[f64]) -> f64 {
         let norm = prefix.iter().map(|u| u * u).sum::<f64>().sqrt();
-        norm * self.index().longest_prefix() * f64::from(f32::EPSILON) / 2.0
+        norm * self.index().prefix_error()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use rayon::prelude::*;
-use shard_geometry::{FlatRouter, InvertedRouter, check_vector};
+use shard_geometry::{FlatRouter, InvertedRouter, RouteQuery, check_vector};
 use shard_protocol::{CellHandle, RowHandle};
 use shard_rlwe::{OperandBound, fill_from_os};
 use zeroize::Zeroizing;
@@ -12,17 +12,18 @@ use super::options::SearchOptions;
 use crate::collection::Collection;
 use crate::error::ClientError;
 use crate::keys::KeyOwner;
-use crate::model::most_candidates;
+use crate::model::ProjectedQuery;
 
 /// A query that has been routed.
 pub(super) struct RoutedQuery {
-    /// `V^T q`.
-    coordinates: Zeroizing<Vec<f64>>,
+    /// In principal coordinates, and brought to a length near one.
+    projected: ProjectedQuery,
     /// The rows to ask about, the most promising first.
     pub(super) shortlist: Vec<u32>,
 }
 
-/// A query that has been rotated, before anything is encrypted.
+/// A query that has been rotated, before anything is encrypted. It was divided by `scale`, and so
+/// was all that is computed of it here.
 pub(super) struct RotatedQuery {
     /// Active cells and their candidates, each in the order of handles.
     pub(super) cells: Vec<ActiveCell>,
@@ -32,12 +33,14 @@ pub(super) struct RotatedQuery {
     pub(super) longest: f64,
     /// The rotated query of each cell, one after the other.
     pub(super) queries: Zeroizing<Vec<f64>>,
-    /// `V_pub^T q`.
+    /// The prefix `V_pub^T q`.
     pub(super) prefix: Zeroizing<Vec<f64>>,
     /// `<u_q, u_i>` of every candidate, in order.
     pub(super) prefix_scores: Zeroizing<Vec<f64>>,
     /// `q . mu`, which turns a centred score back into an inner product.
     pub(super) offset: f64,
+    /// The power of two that the query was divided by, and scores are multiplied with.
+    pub(super) scale: f64,
 }
 
 pub(super) struct ActiveCell {
@@ -71,15 +74,16 @@ impl Collection {
     ) -> Result<RoutedQuery, ClientError> {
         let model = self.model();
         check_vector(model.split().width(), query)?;
-        let (coordinates, centred) = model.project_query(query);
+        let projected = model.project_query(query);
         let count = options.candidates.unwrap_or(model.candidates().max(options.top)).max(1);
-        let most = most_candidates(model.settings().cells);
+        let most = model.settings().cells.most_candidates();
         if count.min(self.index().rows()) > most {
             return Err(ClientError::Setting(format!(
                 "{count} candidates: a request can name at most {most}"
             )));
         }
-        Ok(RoutedQuery { coordinates, shortlist: self.shortlist(&centred, count, options.probe)? })
+        let shortlist = self.shortlist(model.route_query(&projected), count, options.probe)?;
+        Ok(RoutedQuery { projected, shortlist })
     }
 
     /// Rotates the query by the key of every cell of the shortlist, and mixes canaries in.
@@ -90,10 +94,13 @@ impl Collection {
         canaries: usize,
     ) -> Result<RotatedQuery, ClientError> {
         let model = self.model();
-        let (prefix, residual) = model.split().halves(&routed.coordinates);
+        let ProjectedQuery { coordinates, scale } = &routed.projected;
+        let (prefix, residual) = model.split().halves(coordinates);
         let cells = self.by_cell(&routed.shortlist, canaries)?;
         let bounds = cells.iter().flat_map(|cell| &cell.members).map(|(_, member)| match member {
-            Member::Document(row) => self.index().bound(*row),
+            Member::Document(row) => {
+                model.operand_bound(self.index().residual_norms()[*row as usize])
+            }
             Member::Canary(number) => {
                 OperandBound::of(&self.index().canaries()[*number as usize].coordinates)
             }
@@ -106,15 +113,17 @@ impl Collection {
             rotated.copy_from_slice(residual);
             model.key(self.keys(), cell.owner).apply(rotated);
         });
-        let offset = query.iter().zip(model.pca().mean()).map(|(q, mu)| f64::from(*q) * mu).sum();
+        let terms = query.iter().zip(model.pca().mean()).map(|(q, mu)| f64::from(*q) * mu);
+        let offset = terms.sum::<f64>() / scale;
         let prefix_scores = self.prefix_scores(prefix, &cells)?;
         let prefix = Zeroizing::new(prefix.to_vec());
-        Ok(RotatedQuery { cells, bound, longest, queries, prefix, prefix_scores, offset })
+        let scale = *scale;
+        Ok(RotatedQuery { cells, bound, longest, queries, prefix, prefix_scores, offset, scale })
     }
 
     fn shortlist(
         &self,
-        centred: &[f32],
+        query: RouteQuery,
         count: usize,
         probe: Option<usize>,
     ) -> Result<Vec<u32>, ClientError> {
@@ -124,13 +133,14 @@ impl Collection {
                 "a vault with a key for every document has no cells to probe".into(),
             ));
         }
+        let (prefixes, norms) = (index.prefixes(), index.residual_norms());
         let mut lists = match (probe, self.model().cells(), index.lists()) {
-            (Some(probe), Some(cells), Some(lists)) => {
-                InvertedRouter::new(cells, lists, index.prefixes())?
-                    .shortlist(centred, count, probe)?
-            }
-            _ => FlatRouter::new(self.model().split().prefix(), index.prefixes())?
-                .shortlist(centred, count)?,
+            (Some(probe), Some(cells), Some(lists)) => InvertedRouter::new(
+                cells, lists, prefixes, norms,
+            )?
+            .shortlist(&[query], count, probe)?,
+            _ => FlatRouter::new(self.model().split().prefix(), prefixes, norms)?
+                .shortlist(&[query], count)?,
         };
         Ok(lists.swap_remove(0))
     }

@@ -5,16 +5,29 @@ use rayon::prelude::*;
 use super::Cells;
 use crate::kernel;
 use crate::linear;
+use crate::work::{Stopped, Work};
 
 /// Products one task holds at a time: 1 MiB in `f32`.
 const BLOCK_PRODUCTS: usize = 1 << 18;
+
+/// Picoseconds of one coordinate of one row for one centroid.
+const TIME: u64 = 40;
+
+/// How much work an assignment is.
+pub(super) fn work(rows: usize, width: usize, count: usize) -> u64 {
+    rows as u64 * (TIME * (width * count) as u64 + 1)
+}
 
 /// The cell of every row with the squared distance to its centroid.
 ///
 /// The matrix product gives `s_j = |c_j|^2 - 2 <x, c_j>` in `f32`, whose rounding differs from machine to machine. It
 /// only proposes: every cell whose `s_j` could belong to the minimum is measured directly in `f64`, in a fixed order,
 /// and the smallest of these distances decides, the first of equals. The result is that of an exhaustive `f64` search.
-pub(super) fn assign(cells: &Cells, rows: &[f32]) -> (Vec<u32>, Vec<f64>) {
+pub(super) fn assign(
+    cells: &Cells,
+    rows: &[f32],
+    watch: Work<'_>,
+) -> Result<(Vec<u32>, Vec<f64>), Stopped> {
     let (width, count) = (cells.width, cells.count());
     let norms: Vec<f64> =
         cells.centroids.chunks_exact(width).map(|c| kernel::dot_f32(c, c)).collect();
@@ -28,7 +41,7 @@ pub(super) fn assign(cells: &Cells, rows: &[f32]) -> (Vec<u32>, Vec<f64>) {
         .par_chunks_mut(block)
         .zip(distances.par_chunks_mut(block))
         .zip(rows.par_chunks(block * width))
-        .for_each_init(
+        .try_for_each_init(
             || vec![0.0f32; block * count],
             |products, ((chosen, distances), rows)| {
                 let products = &mut products[..chosen.len() * count];
@@ -46,9 +59,10 @@ pub(super) fn assign(cells: &Cells, rows: &[f32]) -> (Vec<u32>, Vec<f64>) {
                         }
                     },
                 );
+                watch.done(work(rows.len() / width, width, count))
             },
-        );
-    (chosen, distances)
+        )?;
+    Ok((chosen, distances))
 }
 
 /// Twice the largest rounding error of an `s_j`.

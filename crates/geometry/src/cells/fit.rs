@@ -3,21 +3,26 @@
 use rand_core::Rng;
 use rayon::prelude::*;
 
-use super::{CellLists, Cells, CellsError, assign::assign, check_count, check_matrix};
+use super::{CellLists, Cells, CellsError, assign, check_count, check_matrix};
 use crate::kernel;
 use crate::random::{below, sample, unit};
+use crate::work::Work;
 
 /// Rows per cell that take part in the seeding. The seeding reads all of its rows once per cell, and a
 /// sample of this size places the seeds as well as the whole does.
 const SEED_ROWS_PER_CELL: usize = 64;
 
+/// Rows per cell that take part in the rounds: of more, a random sample does.
+const ROWS_PER_CELL: usize = 256;
+
 impl Cells {
     /// Divides the rows of a row-major matrix into `count` cells by k-means, and says which cell each row is in.
     ///
     /// Seeds are chosen by k-means++ among at most 64 random rows per cell; then Lloyd's rounds move every centroid to
-    /// the mean of its rows until no row changes its cell, or [`ROUNDS`](Self::ROUNDS) times. The assignment returned
-    /// is that of the centroids returned. The same rows and the same random words give the same cells, for any number
-    /// of threads and on every machine.
+    /// the mean of its rows until no row changes its cell, or [`ROUNDS`](Self::ROUNDS) times. Where there are more than
+    /// 256 rows per cell, a random sample of so many takes part in the rounds, and all are assigned at the end. The
+    /// assignment returned is that of the centroids returned. The same rows and the same random words give the same
+    /// cells, for any number of threads and on every machine.
     ///
     /// No cell is empty unless there are fewer distinct rows than cells: a centroid without rows is moved onto the
     /// farthest row of the cell with the largest sum of squared distances.
@@ -30,32 +35,78 @@ impl Cells {
         count: usize,
         rng: &mut impl Rng,
     ) -> Result<(Self, Vec<u32>), CellsError> {
+        Self::fit_watched(prefixes, width, count, rng, Work::unwatched())
+    }
+
+    /// How much work a fit is, at most.
+    pub fn work(rows: usize, width: usize, count: usize) -> u64 {
+        let sampled = rows.min(ROWS_PER_CELL * count);
+        (Self::ROUNDS as u64 + 1) * assign::work(sampled, width, count)
+            + Self::assign_work(rows, width, count)
+    }
+
+    /// [`fit`](Self::fit), followed by whoever wants to know how far it is.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit), and `Stopped` if they end it.
+    pub fn fit_watched(
+        prefixes: &[f32],
+        width: usize,
+        count: usize,
+        rng: &mut impl Rng,
+        work: Work<'_>,
+    ) -> Result<(Self, Vec<u32>), CellsError> {
         check_matrix(width, prefixes)?;
         check_count(count)?;
         let rows = prefixes.len() / width;
         if rows < count {
             return Err(CellsError::FewerRowsThanCells { rows, count });
         }
-
-        let mut cells = Self { width, centroids: seed(prefixes, width, count, rng) };
-        let (mut chosen, mut distances) = assign(&cells, prefixes);
-        for _ in 0..Self::ROUNDS {
-            let members = members(count, &chosen);
-            move_to_means(&mut cells, prefixes, &members);
-            repair(&mut cells, prefixes, &members, &mut distances);
-            let before = chosen;
-            (chosen, distances) = assign(&cells, prefixes);
-            if chosen == before {
-                break;
-            }
-        }
-        // The last assignment may have emptied a cell. A centroid that is put onto a row where no centroid was keeps
-        // that row (at distance zero) for good, so each pass fills at least one cell for good: at most `count` passes.
-        while repair(&mut cells, prefixes, &members(count, &chosen), &mut distances) {
-            (chosen, distances) = assign(&cells, prefixes);
-        }
+        let sampled = (rows > ROWS_PER_CELL * count).then(|| {
+            let chosen = sample(rows, ROWS_PER_CELL * count, rng);
+            let rows = chosen.into_iter().flat_map(|row| &prefixes[row * width..][..width]);
+            rows.copied().collect::<Vec<f32>>()
+        });
+        let cells = rounds(sampled.as_deref().unwrap_or(prefixes), width, count, rng, work)?;
+        drop(sampled);
+        // No row of the sample moves, so no cell is empty.
+        let chosen = cells.assign_watched(prefixes, work)?;
         Ok((cells, chosen))
     }
+}
+
+/// Seeds and Lloyd's rounds.
+fn rounds(
+    prefixes: &[f32],
+    width: usize,
+    count: usize,
+    rng: &mut impl Rng,
+    work: Work<'_>,
+) -> Result<Cells, CellsError> {
+    let once = assign::work(prefixes.len() / width, width, count);
+    let mut cells = Cells { width, centroids: seed(prefixes, width, count, rng) };
+    let (mut chosen, mut distances) = assign::assign(&cells, prefixes, Work::unwatched())?;
+    work.done(once)?;
+    let mut left = Cells::ROUNDS as u64;
+    while left > 0 {
+        let members = members(count, &chosen);
+        move_to_means(&mut cells, prefixes, &members);
+        repair(&mut cells, prefixes, &members, &mut distances);
+        let before = chosen;
+        (chosen, distances) = assign::assign(&cells, prefixes, Work::unwatched())?;
+        work.done(once)?;
+        left -= 1;
+        if chosen == before {
+            break;
+        }
+    }
+    // The last assignment may have emptied a cell. A centroid that is put onto a row where no centroid was keeps
+    // that row (at distance zero) for good, so each pass fills at least one cell for good: at most `count` passes.
+    while repair(&mut cells, prefixes, &members(count, &chosen), &mut distances) {
+        (chosen, distances) = assign::assign(&cells, prefixes, Work::unwatched())?;
+    }
+    work.done(left * once)?;
+    Ok(cells)
 }
 
 fn members(count: usize, chosen: &[u32]) -> CellLists {

@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use crate::kernel;
 use crate::select::Smallest;
+use crate::work::{Stopped, Work};
 
 pub use lists::CellLists;
 
@@ -62,6 +63,9 @@ pub enum CellsError {
         /// The number of cells.
         count: usize,
     },
+    /// Whoever watches the fit ended it.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
 }
 
 /// The centroids of a partition: a row belongs to the cell whose centroid is nearest in L2 distance, the first of them
@@ -118,11 +122,28 @@ impl Cells {
     /// # Panics
     /// If `prefixes` is not whole rows of the cells' width.
     pub fn assign(&self, prefixes: &[f32]) -> Vec<u32> {
+        let assigned = self.assign_watched(prefixes, Work::unwatched());
+        assigned.expect("nobody ends work that nobody follows")
+    }
+
+    /// How much work [`assign`](Self::assign) is for so many rows.
+    pub fn assign_work(rows: usize, width: usize, count: usize) -> u64 {
+        assign::work(rows, width, count)
+    }
+
+    /// [`assign`](Self::assign), followed by whoever wants to know how far it is.
+    ///
+    /// # Errors
+    /// When they end it.
+    ///
+    /// # Panics
+    /// As [`assign`](Self::assign).
+    pub fn assign_watched(&self, prefixes: &[f32], work: Work<'_>) -> Result<Vec<u32>, Stopped> {
         assert!(
             prefixes.len().is_multiple_of(self.width),
             "cells divide prefixes of their own width"
         );
-        assign::assign(self, prefixes).0
+        Ok(assign::assign(self, prefixes, work)?.0)
     }
 
     /// The cell of one prefix.
@@ -130,26 +151,12 @@ impl Cells {
     /// # Panics
     /// If the prefix has another width than the cells.
     pub fn nearest(&self, prefix: &[f32]) -> u32 {
-        self.nearest_many(prefix, 1)[0]
-    }
-
-    /// The `nprobe` cells nearest to a prefix, nearest first; all when `nprobe` is larger than the number of cells.
-    ///
-    /// # Panics
-    /// If the prefix has another width than the cells.
-    pub fn nearest_many(&self, prefix: &[f32], nprobe: usize) -> Vec<u32> {
         assert_eq!(prefix.len(), self.width, "cells divide prefixes of their own width");
-        let nearest = kernel::dispatch(
-            #[inline(always)]
-            || {
-                let mut nearest = Smallest::new(nprobe);
-                for (cell, centroid) in (0..).zip(self.centroids.chunks_exact(self.width)) {
-                    nearest.offer(kernel::squared_distance_f32(prefix, centroid), cell);
-                }
-                nearest
-            },
-        );
-        nearest.into_sorted().iter().map(|entry| entry.row).collect()
+        let mut nearest = Smallest::new(1);
+        for (cell, centroid) in (0..).zip(self.centroids.chunks_exact(self.width)) {
+            nearest.offer(kernel::squared_distance_f32(prefix, centroid), cell);
+        }
+        nearest.into_sorted()[0].row
     }
 }
 

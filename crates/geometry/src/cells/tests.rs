@@ -108,11 +108,32 @@ fn fit_depends_on_the_words_and_not_on_the_threads() {
 }
 
 #[test]
-fn nearest_cells_come_in_order_with_ties_by_number() {
+fn the_nearest_cell_is_the_first_of_equals() {
     let cells = Cells::from_parts(1, vec![4.0, 1.0, -1.0, 9.0]).unwrap();
-    assert_eq!(cells.nearest_many(&[0.0], 3), [1, 2, 0]);
-    assert_eq!(cells.nearest_many(&[0.0], 99), [1, 2, 0, 3]);
-    assert_eq!(cells.nearest(&[8.0]), 3);
+    assert_eq!((cells.nearest(&[0.0]), cells.nearest(&[8.0])), (1, 3));
+}
+
+#[test]
+fn of_many_rows_a_sample_makes_the_cells_and_all_are_assigned() {
+    // Two far groups, a hundred times as many rows as the rounds take.
+    let prefixes: Vec<f32> = gaussian(60_000, 1, 9).iter().map(|x| x + 50.0 * x.signum()).collect();
+    let told = std::sync::atomic::AtomicU64::new(0);
+    let watch = |amount| {
+        told.fetch_add(amount, std::sync::atomic::Ordering::Relaxed);
+        std::ops::ControlFlow::Continue(())
+    };
+    let (cells, chosen) =
+        Cells::fit_watched(&prefixes, 1, 2, &mut rng(10), Work::new(&watch)).unwrap();
+    assert_eq!(told.into_inner(), Cells::work(60_000, 1, 2));
+    assert_eq!(chosen, cells.assign(&prefixes));
+    let group = |x: f32| chosen[prefixes.iter().position(|&y| y.signum() == x).unwrap()];
+    assert_ne!(group(1.0), group(-1.0));
+    for (x, &cell) in prefixes.iter().zip(&chosen) {
+        assert_eq!(cell, group(x.signum()));
+    }
+    let end = |_| std::ops::ControlFlow::Break(());
+    let ended = Cells::fit_watched(&prefixes, 1, 2, &mut rng(10), Work::new(&end));
+    assert_eq!(ended.unwrap_err(), CellsError::Stopped(Stopped));
 }
 
 #[test]

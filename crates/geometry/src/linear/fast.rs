@@ -1,5 +1,7 @@
 //! By faer.
 
+use std::ops::Range;
+
 use faer::diag::Diag;
 use faer::dyn_stack::{MemBuffer, MemStack};
 use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
@@ -37,6 +39,28 @@ pub(crate) fn scaled_products(a: &[f32], b: &[f32], width: usize, scale: f32, ou
         MatRef::from_row_major_slice(a, rows, width),
         MatRef::from_row_major_slice(b, columns, width).transpose(),
         scale,
+        Par::Seq,
+    );
+}
+
+/// `out += a b^T` over some columns of rows of `width` values, in any order of summation.
+pub(crate) fn add_products(
+    a: &[f32],
+    b: &[f32],
+    width: usize,
+    columns: Range<usize>,
+    out: &mut [f32],
+) {
+    let (a_rows, b_rows) = (a.len() / width, b.len() / width);
+    let part = |values, rows| {
+        MatRef::from_row_major_slice(values, rows, width).subcols(columns.start, columns.len())
+    };
+    matmul(
+        MatMut::from_row_major_slice_mut(out, a_rows, b_rows),
+        Accum::Add,
+        part(a, a_rows),
+        part(b, b_rows).transpose(),
+        1.0,
         Par::Seq,
     );
 }

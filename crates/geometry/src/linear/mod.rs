@@ -9,11 +9,11 @@ mod portable;
 #[cfg(feature = "faer")]
 pub use fast::eigen;
 #[cfg(feature = "faer")]
-pub(crate) use fast::{add_gram, multiply, products, scaled_products};
+pub(crate) use fast::{add_gram, add_products, multiply, products, scaled_products};
 #[cfg(not(feature = "faer"))]
 pub use portable::eigen;
 #[cfg(not(feature = "faer"))]
-pub(crate) use portable::{add_gram, multiply, products, scaled_products};
+pub(crate) use portable::{add_gram, add_products, multiply, products, scaled_products};
 
 /// The eigenvalues of a symmetric matrix in any order, and its eigenvectors.
 pub struct Eigen {

@@ -1,5 +1,7 @@
 //! By plain loops.
 
+use std::ops::Range;
+
 use super::Eigen;
 use crate::kernel;
 
@@ -30,6 +32,27 @@ pub(crate) fn scaled_products(a: &[f32], b: &[f32], width: usize, scale: f32, ou
             for (a, out) in a.chunks_exact(width).zip(out.chunks_exact_mut(columns)) {
                 for (b, out) in b.chunks_exact(width).zip(out) {
                     *out = scale * kernel::dot_f32(a, b) as f32;
+                }
+            }
+        },
+    );
+}
+
+/// `out += a b^T` over some columns of rows of `width` values, in any order of summation.
+pub(crate) fn add_products(
+    a: &[f32],
+    b: &[f32],
+    width: usize,
+    columns: Range<usize>,
+    out: &mut [f32],
+) {
+    let rows = b.len() / width;
+    kernel::dispatch(
+        #[inline(always)]
+        || {
+            for (a, out) in a.chunks_exact(width).zip(out.chunks_exact_mut(rows)) {
+                for (b, out) in b.chunks_exact(width).zip(out) {
+                    *out += kernel::product(&a[columns.clone()], &b[columns.clone()]);
                 }
             }
         },
@@ -311,6 +334,9 @@ mod tests {
         let (mut one, mut other) = (vec![0.0; rows * rows], vec![0.0; rows * rows]);
         scaled_products(&narrow(&a), &narrow(&b), width, -2.0, &mut one);
         fast::scaled_products(&narrow(&a), &narrow(&b), width, -2.0, &mut other);
+        assert!(one.iter().zip(&other).all(|(a, b)| (a - b).abs() < 1e-4));
+        add_products(&narrow(&a), &narrow(&b), width, 5..19, &mut one);
+        fast::add_products(&narrow(&a), &narrow(&b), width, 5..19, &mut other);
         assert!(one.iter().zip(&other).all(|(a, b)| (a - b).abs() < 1e-4));
 
         let (mut ours, mut theirs) = (vec![0.5; 8 * width], vec![0.5; 8 * width]);

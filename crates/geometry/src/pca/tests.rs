@@ -96,7 +96,7 @@ fn chunks_and_panels_add_up_to_the_whole_covariance() {
     let vectors =
         anisotropic(2 * CHUNK_ROWS + 77, PANEL_ROWS + 5, &mut ChaCha8Rng::seed_from_u64(3));
     let (width, oracle) = (vectors.width(), covariance_oracle(&vectors));
-    let streamed = covariance(&vectors, &mean(&vectors));
+    let streamed = covariance(&vectors, &mean(&vectors), Work::unwatched()).unwrap();
     for a in 0..width {
         for b in 0..=a {
             assert!((streamed[a * width + b] - oracle[a * width + b]).abs() < 1e-12);
@@ -129,7 +129,8 @@ fn parallel_eigensolver_has_the_same_bits_on_any_number_of_threads() {
     }
     assert!(gram_deviation(one.basis(), width) < 1e-12);
 
-    let mut values = linear::eigen(&covariance(&vectors, one.mean()), width).unwrap().values;
+    let covariance = covariance(&vectors, one.mean(), Work::unwatched()).unwrap();
+    let mut values = linear::eigen(&covariance, width).unwrap().values;
     values.sort_by(|a, b| b.total_cmp(a));
     for (at, variance) in one.variances().iter().enumerate() {
         assert!((values[at] - variance).abs() < 1e-14, "direction {at}");
@@ -170,7 +171,7 @@ fn largest_entry_of_every_direction_is_positive() {
 
 #[test]
 fn projections_agree_with_each_other_and_with_the_definition() {
-    let vectors = anisotropic(PROJECT_ROWS + 9, 13, &mut ChaCha8Rng::seed_from_u64(7));
+    let vectors = anisotropic(Projector::ROWS + 9, 13, &mut ChaCha8Rng::seed_from_u64(7));
     let pca = Pca::fit(&vectors).unwrap();
     let mut projected = vec![0.0; vectors.values().len()];
     pca.project_rows(vectors.values(), &mut projected);
@@ -191,22 +192,36 @@ fn projections_agree_with_each_other_and_with_the_definition() {
 #[test]
 fn coordinates_of_a_row_do_not_depend_on_its_company() {
     for width in [2, 13, 100] {
-        let vectors = anisotropic(2 * PROJECT_ROWS + 9, width, &mut ChaCha8Rng::seed_from_u64(9));
+        let vectors =
+            anisotropic(2 * Projector::ROWS + 9, width, &mut ChaCha8Rng::seed_from_u64(9));
         let pca = Pca::fit(&vectors).unwrap();
-        let together = pca.project(&vectors).unwrap();
-        for (first, last) in [(0, 1), (5, 6), (PROJECT_ROWS - 3, PROJECT_ROWS + 40), (7, 250)] {
-            let some = vectors.values()[first * width..last * width].to_vec();
-            let apart = pca.project(&VectorSet::new(width, some).unwrap()).unwrap();
-            assert!(apart.values() == &together.values()[first * width..last * width]);
+        let project = |rows: &[f32]| {
+            let mut out = vec![0.0; rows.len()];
+            pca.project_rows(rows, &mut out);
+            out
+        };
+        let together = project(vectors.values());
+        let rows = [(0, 1), (5, 6), (Projector::ROWS - 3, Projector::ROWS + 40), (7, 250)];
+        for (first, last) in rows {
+            let apart = project(&vectors.values()[first * width..last * width]);
+            assert!(apart == together[first * width..last * width]);
         }
     }
 }
 
 #[test]
-fn coordinates_beyond_single_precision_are_refused() {
-    let vectors = VectorSet::new(2, vec![3e38, 3e38, -3e38, -3e38]).unwrap();
-    let pca = Pca::fit(&vectors).unwrap();
-    assert!(matches!(pca.project(&vectors), Err(VectorError::NotFinite { .. })));
+fn a_fit_can_be_ended_and_its_work_adds_up() {
+    let vectors = anisotropic(2 * CHUNK_ROWS + 5, 6, &mut ChaCha8Rng::seed_from_u64(10));
+    let told = std::sync::atomic::AtomicU64::new(0);
+    let watch = |amount| {
+        told.fetch_add(amount, std::sync::atomic::Ordering::Relaxed);
+        std::ops::ControlFlow::Continue(())
+    };
+    Pca::fit_watched(&vectors, Work::new(&watch)).unwrap();
+    assert_eq!(told.into_inner(), Pca::work(vectors.rows(), 6));
+    let end = |_| std::ops::ControlFlow::Break(());
+    let ended = Pca::fit_watched(&vectors, Work::new(&end));
+    assert!(matches!(ended, Err(PcaError::Stopped(Stopped))));
 }
 
 #[test]

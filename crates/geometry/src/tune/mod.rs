@@ -2,7 +2,8 @@
 //!
 //! A shortlist serves if it holds the rows exact search would have returned. [`tune()`] measures, for a ladder of prefix
 //! widths, how long the shortlist must be to hold 99.5 % of the true ten nearest rows of a sample of queries, and
-//! takes the smallest width whose shortlist is short enough.
+//! takes the smallest width whose shortlist is short enough. At each width it tries a few weights of the residual, `c` of
+//! [`route`](crate::route), and keeps the best. What it measures is the order that routers route by.
 //!
 //! # Queries from documents
 //! Real queries are the best sample, and are used when the caller has some. Usually there are only documents, and
@@ -10,54 +11,56 @@
 //! less of its energy in the leading directions. So a row is turned into a query by adding isotropic noise of
 //! [`NOISE`] times the spread of the corpus, at the length of the row:
 //!
-//! `q = |x| y / |y|` with `y = x + 2 s g / sqrt(d)`, `s^2 = (1/N) sum_i |x_i - mu|^2`, `g` standard normal.
+//! `q = |x| y / |y|` with `y = x + 2.5 s |x| g / sqrt(d)`, `s^2 = sum_i |x_i - mu|^2 / sum_i |x_i|^2`, `g` standard normal.
 //!
 //! The row itself is left out of both rankings. The noise was chosen by measurement: the shortlist needed by 500
-//! sample rows, bare and with noise, beside that needed by the real queries of six judged sets and one large one:
+//! sample rows with noise, beside that needed by the real queries of six judged sets and one large one:
 //!
-//! | set | width | real queries | bare rows | noise 1 | noise 1.5 | **noise 2** |
+//! | set | width | real queries | noise 2 | **noise 2.5** | noise 3 | weight |
 //! |---|---|---|---|---|---|---|
-//! | SciFact, MiniLM | d/4 | 100 | 47 | 95 | 136 | 226 |
-//! | NFCorpus, MiniLM | d/4 | 145 | 33 | 50 | 81 | 123 |
-//! | Cranfield, MiniLM | d/4 | 26 | 22 | 30 | 41 | 59 |
-//! | SciFact, WordLlama | d/2 | 55 | 31 | 55 | 94 | 129 |
-//! | NFCorpus, WordLlama | d/2 | 83 | 29 | 51 | 74 | 112 |
-//! | Cranfield, WordLlama | d/2 | 23 | 19 | 27 | 40 | 47 |
-//! | Wikipedia, 100,000 rows, MiniLM | d/2 | 45 | 27 | 55 | 127 | 275 |
+//! | SciFact, MiniLM | d/4 | 66 | 120 | 177 | 247 | 0.3 |
+//! | NFCorpus, MiniLM | d/4 | 93 | 67 | 94 | 126 | 0.2 |
+//! | Cranfield, MiniLM | d/4 | 24 | 44 | 57 | 66 | 0.1 |
+//! | SciFact, WordLlama | d/2 | 42 | 116 | 132 | 157 | 0.4 |
+//! | NFCorpus, WordLlama | d/2 | 69 | 87 | 128 | 135 | 0.4 |
+//! | Cranfield, WordLlama | d/2 | 21 | 41 | 49 | 61 | 0.2 |
+//! | Wikipedia, 100,000 rows, MiniLM | d/2 | 32 | | 118 | 156 | 0.3 |
 //!
-//! (One sample each, of 300 for Wikipedia; another sample moves a figure by up to a quarter.) Bare rows ask for as little as a quarter of what
-//! queries need, and noise of 1 or 1.5 still asks for too little on NFCorpus, whose queries are often single terms.
-//! Noise of 2 covers every set or comes near it, and elsewhere errs on the side of a wider prefix and a longer
-//! shortlist. Also measured on NFCorpus, MiniLM, d/4: midpoints of two rows ask for 35 candidates, a row plus half the
-//! difference of two others for 36, noise with the covariance of the corpus at 3 times its spread for 69. Noise whose
-//! spectrum is the square root of that covariance did as well at 3 times (138) as isotropic noise at 2, which is simpler.
+//! (One sample each; another moves a figure by up to a quarter. The weight is that for real queries; for rows with noise
+//! it is 0.1 to 0.4.) Noise of 2 asks for too little on NFCorpus, whose queries are often single terms. Noise of 2.5 covers
+//! every set, just so on NFCorpus, and elsewhere errs on the side of a wider prefix and a longer shortlist. Rows are still
+//! no queries, so a length that they ask for is taken half as long again, and a short one up to three times.
 //!
 //! What [`tune()`] then chooses from documents alone, and what real queries get from it, on the sets that the noise was
-//! chosen on:
+//! chosen on; and the same with documents of log-normal lengths, the deviation of the logarithm one:
 //!
-//! | set | d_pub | candidates | true top ten of real queries held | nDCG@10 against raw |
-//! |---|---|---|---|---|
-//! | SciFact, MiniLM | 120 of 384 | 126 | 0.9997 | 0.0000 |
-//! | NFCorpus, MiniLM | 96 of 384 | 114 | 0.9929 | -0.0001 |
-//! | Cranfield, MiniLM | 48 of 384 | 167 | 1.0000 | 0.0000 |
-//! | SciFact, WordLlama | 112 of 256 | 190 | 0.9993 | 0.0000 |
-//! | NFCorpus, WordLlama | 112 of 256 | 156 | 0.9960 | 0.0000 |
-//! | Cranfield, WordLlama | 64 of 256 | 186 | 1.0000 | 0.0000 |
+//! | set | d_pub | candidates | true top ten of real queries held | d_pub, of all lengths | candidates | held |
+//! |---|---|---|---|---|---|---|
+//! | SciFact, MiniLM | 120 of 384 | 159 | 1.0000 | 48 | 100 | 0.9993 |
+//! | NFCorpus, MiniLM | 96 of 384 | 141 | 0.9988 | 48 | 66 | 0.9975 |
+//! | Cranfield, MiniLM | 48 of 384 | 188 | 0.9991 | 48 | 51 | 0.9996 |
+//! | SciFact, WordLlama | 128 of 256 | 198 | 1.0000 | 32 | 87 | 0.9997 |
+//! | NFCorpus, WordLlama | 128 of 256 | 192 | 0.9994 | 32 | 84 | 0.9932 |
+//! | Cranfield, WordLlama | 80 of 256 | 179 | 0.9996 | 32 | 69 | 1.0000 |
+//! | Wikipedia, 100,000 rows, MiniLM | 192 of 384 | 177 | 1.0000 | 72 | 168 | 0.9961 |
 //!
-//! A large corpus needs more: on the 100,000 rows of Wikipedia the choice is 240 of 384 where real queries would do
-//! with 168. For such a corpus, tune with a sample of real queries.
+//! The figures are the same for queries 1e-20, 0.1, 1 and 1e20 times as long. A large corpus needs more: on the 100,000 rows
+//! of Wikipedia the choice is 192 of 384 where real queries would do with 144. For such a corpus, tune with a sample of
+//! real queries.
 
-mod measure;
+mod neighbours;
+mod ranks;
+mod sample;
 
 use rand_core::Rng;
 use thiserror::Error;
 
-use crate::gaussian::Normals;
-use crate::kernel;
 use crate::pca::Pca;
-use crate::projected::Projected;
-use crate::random::sample;
 use crate::vectors::VectorSet;
+use crate::work::{Stopped, Work};
+
+pub use neighbours::{neighbours_work, true_neighbours};
+pub use sample::{NOISE, SAMPLE, SampleQuery, noisy_row};
 
 /// The fraction of true neighbours a shortlist must hold.
 pub const HELD: f64 = 0.995;
@@ -68,11 +71,8 @@ pub const DEFAULT_CAP: usize = 200;
 /// How many nearest rows count as true neighbours.
 pub const NEIGHBOURS: usize = 10;
 
-/// The size of the noise that turns a row into a query, in units of the spread of the corpus.
-pub const NOISE: f64 = 2.0;
-
-/// The most queries a sample has.
-pub const SAMPLE: usize = 500;
+/// Weights of the residual that are tried: `c` of [`route`](crate::route).
+pub const WEIGHTS: [f64; 8] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0];
 
 /// Prefix widths that are tried, in sixteenths of the full width.
 const LADDER: [usize; 9] = [2, 3, 4, 5, 6, 7, 8, 10, 12];
@@ -86,10 +86,10 @@ pub enum TuneError {
         /// The width of the vectors.
         width: usize,
     },
-    /// The model, the coordinates or the queries are of another width than the vectors.
+    /// The model or the queries are of another width than the vectors.
     #[error("the {part} has width {actual}, expected {expected}")]
     WrongWidth {
-        /// `model`, `coordinates` or `queries`.
+        /// `model` or `queries`.
         part: &'static str,
         /// The width of the vectors.
         expected: usize,
@@ -104,26 +104,38 @@ pub enum TuneError {
         /// The width of the vectors.
         width: usize,
     },
-    /// The coordinates are of another number of rows than the vectors.
-    #[error("there are coordinates of {coordinates} rows and {vectors} vectors")]
-    WrongRows {
-        /// The number of vectors.
-        vectors: usize,
-        /// The number of rows that have coordinates.
-        coordinates: usize,
-    },
     /// A shortlist of zero rows was asked for.
     #[error("the shortlist length is 0")]
     NoCandidates,
+    /// Whoever watches the measurement ended it.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
 }
 
 /// What the caller has already decided.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TuneRequest {
     /// The prefix width, if it is not to be chosen.
     pub d_pub: Option<usize>,
     /// The shortlist length, if it is not to be chosen.
     pub candidates: Option<usize>,
+    /// The shortest shortlist that is chosen.
+    pub fewest: usize,
+    /// The longest shortlist that is chosen.
+    pub most: usize,
+}
+
+impl Default for TuneRequest {
+    fn default() -> Self {
+        Self { d_pub: None, candidates: None, fewest: 1, most: usize::MAX }
+    }
+}
+
+impl TuneRequest {
+    /// The prefix widths that are tried, ascending.
+    fn widths(&self, width: usize) -> Vec<usize> {
+        self.d_pub.map_or_else(|| ladder(width), |d_pub| vec![d_pub])
+    }
 }
 
 /// Where the queries of a sample came from.
@@ -140,6 +152,8 @@ pub enum SampleSource {
 pub struct WidthMeasurement {
     /// The prefix width.
     pub d_pub: usize,
+    /// The weight of the residual that serves best at this width.
+    pub weight: f64,
     /// The shortest shortlist that holds [`HELD`] of the true neighbours.
     pub candidates_needed: usize,
     /// The fraction of true neighbours that a shortlist of `cap` rows holds.
@@ -151,6 +165,8 @@ pub struct WidthMeasurement {
 pub struct Tuning {
     /// The prefix width.
     pub d_pub: usize,
+    /// The weight of the residual in the estimates that route.
+    pub weight: f64,
     /// The shortlist length.
     pub candidates: usize,
     /// The fraction of true neighbours inside that shortlist at that width.
@@ -165,41 +181,47 @@ pub struct Tuning {
     pub measured: Vec<WidthMeasurement>,
 }
 
-/// Chooses what the request leaves open. `projected` are the coordinates of the vectors under `pca`.
+/// How much work [`tune()`] is, for vectors of this shape and a sample of this many queries, if the caller has some.
+pub fn work(rows: usize, width: usize, queries: Option<usize>, request: &TuneRequest) -> u64 {
+    if width < 2 {
+        return 0;
+    }
+    let sample = queries.unwrap_or(rows).min(SAMPLE);
+    let widths = request.widths(width);
+    neighbours_work(rows, width, sample) + ranks::work(rows, width, sample, &widths)
+}
+
+/// Chooses what the request leaves open, and the weight of the residual.
 ///
 /// The width is the smallest of `d/8, 3d/16, d/4, 5d/16, 3d/8, 7d/16, d/2, 5d/8, 3d/4` whose shortlist need not be
 /// longer than the cap: the candidates asked for, or [`DEFAULT_CAP`]. If none is, the one that needs the shortest. The
-/// number of candidates is then the one asked for, or the smallest that holds [`HELD`] of the neighbours at that width.
+/// number of candidates is then the one asked for, or the smallest that holds [`HELD`] of the neighbours at that width,
+/// within the limits of the request. Measured by rows with noise, a chosen number is half as large again and, where that
+/// is less than 100, up to three times as large; it is this one that is compared with the cap. At each width the weight is the one of [`WEIGHTS`] that needs the shortest
+/// shortlist or, where the length is given, whose shortlist holds most.
 ///
-/// The work is `O(sample * N * d)` in blocks; nothing of size `N x N` or `sample x N` is held. A corpus of few rows
-/// works: with a single one there is nothing to find, and every shortlist holds all of it.
+/// The work is `O(sample * N * d)` in two passes over blocks of rows; nothing of size `N x d` or `sample x N` is held. A
+/// corpus of few rows works: with a single one there is nothing to find, and every shortlist holds all of it.
 ///
 /// # Errors
 /// Any [`TuneError`].
 pub fn tune(
     vectors: &VectorSet,
     pca: &Pca,
-    projected: &Projected,
     queries: Option<&VectorSet>,
     request: TuneRequest,
     rng: &mut impl Rng,
+    work: Work<'_>,
 ) -> Result<Tuning, TuneError> {
     let width = vectors.width();
     if width < 2 {
         return Err(TuneError::TooNarrow { width });
     }
-    for (part, actual) in [
-        ("model", Some(pca.width())),
-        ("coordinates", Some(projected.width())),
-        ("queries", queries.map(VectorSet::width)),
-    ] {
+    for (part, actual) in [("model", Some(pca.width())), ("queries", queries.map(VectorSet::width))]
+    {
         if let Some(actual) = actual.filter(|&actual| actual != width) {
             return Err(TuneError::WrongWidth { part, expected: width, actual });
         }
-    }
-    let (rows, coordinates) = (vectors.rows(), projected.rows());
-    if rows != coordinates {
-        return Err(TuneError::WrongRows { vectors: rows, coordinates });
     }
     if let Some(d_pub) = request.d_pub.filter(|d_pub| !(1..width).contains(d_pub)) {
         return Err(TuneError::BadPrefix { d_pub, width });
@@ -208,31 +230,46 @@ pub fn tune(
         return Err(TuneError::NoCandidates);
     }
 
-    let widths = request.d_pub.map_or_else(|| ladder(width), |d_pub| vec![d_pub]);
+    let widths = request.widths(width);
     let (source, sample) = match queries {
-        Some(queries) => (SampleSource::Queries, given_queries(queries, rng)),
-        None => (SampleSource::NoisyRows, noisy_rows(vectors, pca, rng)),
+        Some(queries) => (SampleSource::Queries, sample::given_queries(queries, rng)),
+        None => (SampleSource::NoisyRows, sample::noisy_rows(vectors, pca, rng)),
     };
-    let ranks = measure::neighbour_ranks(vectors, pca, projected, &sample, &widths);
+    let neighbours = true_neighbours(vectors, &sample, NEIGHBOURS, work)?;
+    let mut ranks = ranks::neighbour_ranks(vectors, pca, &sample, &neighbours, &widths, work)?;
 
     let cap = request.candidates.unwrap_or(DEFAULT_CAP);
-    let measured: Vec<WidthMeasurement> = widths
-        .iter()
-        .zip(&ranks)
-        .map(|(&d_pub, ranks)| WidthMeasurement {
+    let mut measured = Vec::with_capacity(widths.len());
+    let mut chosen = Vec::with_capacity(widths.len());
+    for (&d_pub, ranks) in widths.iter().zip(&mut ranks) {
+        let at = best_weight(ranks, request.candidates);
+        let ranks = std::mem::take(&mut ranks[at]);
+        measured.push(WidthMeasurement {
             d_pub,
-            candidates_needed: needed(ranks),
-            held_at_cap: held(ranks, cap),
-        })
-        .collect();
-    let fits = measured.iter().position(|width| width.candidates_needed <= cap);
+            weight: WEIGHTS[at],
+            candidates_needed: needed(&ranks),
+            held_at_cap: held(&ranks, cap),
+        });
+        chosen.push(ranks);
+    }
+    let automatic = |width: &WidthMeasurement| match source {
+        SampleSource::Queries => width.candidates_needed,
+        SampleSource::NoisyRows => with_margin(width.candidates_needed).min(vectors.rows()),
+    };
+    let wanted = |width: &WidthMeasurement| match request.candidates {
+        Some(_) => width.candidates_needed,
+        None => automatic(width),
+    };
+    let fits = measured.iter().position(|width| wanted(width) <= cap);
     let least = || (0..measured.len()).min_by_key(|&at| measured[at].candidates_needed);
     let at = fits.or_else(least).expect("at least one width is tried");
-    let candidates = request.candidates.unwrap_or(measured[at].candidates_needed);
+    let automatic = automatic(&measured[at]).max(request.fewest).min(request.most);
+    let candidates = request.candidates.unwrap_or(automatic);
     Ok(Tuning {
         d_pub: measured[at].d_pub,
+        weight: measured[at].weight,
         candidates,
-        held: held(&ranks[at], candidates),
+        held: held(&chosen[at], candidates),
         sample: sample.len(),
         source,
         cap,
@@ -240,13 +277,20 @@ pub fn tune(
     })
 }
 
-/// A query of the sample.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SampleQuery {
-    /// Its vector.
-    pub vector: Vec<f32>,
-    /// The row it must not find: itself.
-    pub own_row: Option<u32>,
+/// A shortlist for queries, of which rows with noise say that this length is needed: half as long again. A short one is
+/// made up to three times as long, to at most 100: there a few candidates more cost little, and rows stand in for
+/// queries least well.
+fn with_margin(needed: usize) -> usize {
+    (3 * needed).div_ceil(2).max((3 * needed).min(DEFAULT_CAP / 2))
+}
+
+/// The weight whose ranks are best, the smallest of equals.
+fn best_weight(ranks: &[Vec<u32>], candidates: Option<usize>) -> usize {
+    let missed = |ranks: &[u32]| {
+        candidates.map_or(0, |k| ranks.len() - ranks.partition_point(|&r| (r as usize) < k))
+    };
+    let cost = |&at: &usize| (missed(&ranks[at]), needed(&ranks[at]));
+    (0..ranks.len()).min_by_key(cost).expect("at least one weight is tried")
 }
 
 fn ladder(width: usize) -> Vec<usize> {
@@ -256,46 +300,6 @@ fn ladder(width: usize) -> Vec<usize> {
         .collect();
     widths.dedup();
     widths
-}
-
-fn given_queries(queries: &VectorSet, rng: &mut impl Rng) -> Vec<SampleQuery> {
-    let chosen = sample(queries.rows(), SAMPLE, rng);
-    chosen
-        .into_iter()
-        .map(|row| SampleQuery { vector: queries.row(row).to_vec(), own_row: None })
-        .collect()
-}
-
-fn noisy_rows(vectors: &VectorSet, pca: &Pca, rng: &mut impl Rng) -> Vec<SampleQuery> {
-    let chosen = sample(vectors.rows(), SAMPLE, rng);
-    let mut normals = Normals::new(rng);
-    chosen.into_iter().map(|row| with_noise(vectors, pca, row, &mut normals)).collect()
-}
-
-/// A row of the corpus, turned into a query by noise as the [module](self) says.
-///
-/// # Panics
-/// If there is no such row.
-pub fn noisy_row(vectors: &VectorSet, pca: &Pca, row: usize, rng: &mut impl Rng) -> SampleQuery {
-    with_noise(vectors, pca, row, &mut Normals::new(rng))
-}
-
-fn with_noise(
-    vectors: &VectorSet,
-    pca: &Pca,
-    row: usize,
-    normals: &mut Normals<'_, impl Rng>,
-) -> SampleQuery {
-    // The variances add up to the mean squared distance from the mean.
-    let spread = pca.variances().iter().sum::<f64>().sqrt();
-    let size = NOISE * spread / (vectors.width() as f64).sqrt();
-    let x = vectors.row(row);
-    let noisy: Vec<f64> = x.iter().map(|&x| f64::from(x) + size * normals.draw()).collect();
-    let scale = (kernel::dot_f32(x, x) / kernel::dot(&noisy, &noisy)).sqrt();
-    // A row of zeros stays zero: the scale is zero, or not a number when there is no noise either.
-    let scale = if scale.is_finite() { scale } else { 0.0 };
-    let vector = noisy.iter().map(|value| (value * scale) as f32).collect();
-    SampleQuery { vector, own_row: Some(row as u32) }
 }
 
 /// The shortest shortlist that holds [`HELD`] of the neighbours, whose ranks (counted from zero) ascend.

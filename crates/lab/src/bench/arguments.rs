@@ -79,7 +79,7 @@ pub struct CorpusArguments {
     /// Width of the routing prefix [default: a quarter of the vectors']
     #[arg(long, value_name = "WIDTH", value_parser = positive)]
     pub d_pub: Option<usize>,
-    /// Cells, each with its own key, or `micro` for a key per document
+    /// Cells, each with its own key, `auto` to follow the documents, or `micro` for a key per document
     #[arg(long, default_value = "256", value_parser = cells)]
     pub cells: CellCount,
     /// Candidates that are scored under encryption

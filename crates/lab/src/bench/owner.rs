@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::arguments::CorpusArguments;
 use super::corpus::Corpus;
-use shard_cli::output::{follow, progress};
+use shard_cli::output::{follow, progress_of_time};
 
 /// The data owner of one run.
 pub struct Owner {
@@ -55,7 +55,7 @@ impl Owner {
             create_vault(&path, &Unlock::KeyFile(key), KdfCost::default(), &settings, &mut rng)?;
         let ids: Vec<String> = (0..documents.rows()).map(|row| row.to_string()).collect();
         let to_ingest = Documents { ids: &ids, vectors: &documents, sample_queries: None };
-        let bar = progress("protecting", ids.len());
+        let bar = progress_of_time("protecting");
         let done = ingest(&mut vault, &to_ingest, &follow(&bar), &mut rng);
         bar.finish_and_clear();
         done?;

@@ -92,6 +92,7 @@ impl Run {
         let overlap: f64 = fidelity().map(|f| f.top10_overlap).sum();
         let split = owner.collection.model().split();
         let cells = match arguments.corpus.cells {
+            CellCount::Auto => json!("auto"),
             CellCount::Cells(count) => json!(count),
             CellCount::Micro => json!("micro"),
         };

@@ -43,7 +43,7 @@ fn a_refit_fits_the_documents_that_are_there() {
     assert!(reasons.iter().any(|reason| matches!(reason, RefitReason::Growth { late: 60, .. })));
 
     let names = world.handles();
-    let done = refit(&mut world.vault, None, UNWATCHED, &mut world.rng).unwrap();
+    let done = refit(&mut world.vault, None, None, UNWATCHED, &mut world.rng).unwrap();
     assert_eq!(done, NewEpoch { epoch: Epoch(2), documents: 100 });
     assert!(world.handles().is_disjoint(&names));
     let fresh = model_drift(&world.vault).unwrap();
@@ -80,7 +80,7 @@ fn documents_like_the_fitted_ones_are_no_drift() {
 #[test]
 fn a_new_epoch_of_an_empty_vault_is_refused() {
     let mut world = World::empty(CellCount::Cells(4));
-    let refitted = refit(&mut world.vault, None, UNWATCHED, &mut world.rng);
+    let refitted = refit(&mut world.vault, None, None, UNWATCHED, &mut world.rng);
     assert!(matches!(refitted, Err(ClientError::Empty)));
     let rekeyed = rekey(&mut world.vault, UNWATCHED, &mut world.rng);
     assert!(matches!(rekeyed, Err(ClientError::Empty)));
@@ -92,10 +92,34 @@ fn a_refit_that_cannot_be_changes_nothing() {
     let most: Vec<String> = ids(0..17);
     world.delete(&most.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
     let generation = world.vault.generation();
-    let refitted = refit(&mut world.vault, None, UNWATCHED, &mut world.rng);
+    let refitted = refit(&mut world.vault, None, None, UNWATCHED, &mut world.rng);
     assert!(matches!(refitted, Err(ClientError::Cells(_))));
     assert_eq!(world.vault.generation(), generation);
     world.check();
+}
+
+#[test]
+fn a_refit_can_change_the_number_of_cells_and_the_vault_remembers() {
+    let mut world = World::with(CellCount::Cells(4), 100);
+    for (asked, cells) in [
+        (Some(CellCount::Auto), Some(2)),
+        (None, Some(2)),
+        (Some(CellCount::Micro), None),
+        (Some(CellCount::Cells(7)), Some(7)),
+    ] {
+        refit(&mut world.vault, asked, None, UNWATCHED, &mut world.rng).unwrap();
+        let collection = world.collection();
+        assert_eq!(collection.model().cells().map(shard_geometry::Cells::count), cells);
+        let kept = vault_settings(&world.vault).unwrap();
+        assert_eq!(&kept, collection.model().settings());
+        assert!(asked.is_none_or(|asked| kept.cells == asked));
+        world.check();
+    }
+    // What cannot be is not remembered either.
+    let many = Some(CellCount::Cells(101));
+    let refitted = refit(&mut world.vault, many, None, UNWATCHED, &mut world.rng);
+    assert!(matches!(refitted, Err(ClientError::Cells(_))));
+    assert_eq!(vault_settings(&world.vault).unwrap().cells, CellCount::Cells(7));
 }
 
 /// A vault that was put back to an earlier state begins an epoch of a number it has used before.

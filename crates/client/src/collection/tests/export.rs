@@ -56,7 +56,7 @@ fn an_exported_vault_refuses_everything_but_a_search() {
         ingest(&mut vault, &documents, UNWATCHED, &mut rng).map(drop),
         synchronise(&mut vault, &documents, UNWATCHED, &mut rng).map(drop),
         delete_documents(&mut vault, &names, MissingIds::Refuse, &mut rng).map(drop),
-        refit(&mut vault, None, UNWATCHED, &mut rng).map(drop),
+        refit(&mut vault, None, None, UNWATCHED, &mut rng).map(drop),
         rekey(&mut vault, UNWATCHED, &mut rng).map(drop),
         export_query_vault(&vault, &elsewhere, &colleague(), cost(), &mut rng).map(drop),
         vault.prepare_recovery(&mut rng).map(drop).map_err(ClientError::from),

@@ -127,6 +127,7 @@ fn in_turn(queries: &VectorSet, count: usize) -> Result<VectorSet> {
 fn make_vault(desk: &Path, arguments: &CorpusArguments, corpus: &Corpus) -> Result<()> {
     write_npy(&desk.join("docs.npy"), &corpus.documents)?;
     let cells = match arguments.cells {
+        shard_client::CellCount::Auto => "auto".to_owned(),
         shard_client::CellCount::Cells(count) => count.to_string(),
         shard_client::CellCount::Micro => "micro".to_owned(),
     };
