@@ -1,4 +1,4 @@
-//! What a client reads from a server it does not trust: HTTP answers and heads of backups.
+//! What a client reads from a server it does not trust: HTTP answers.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bolero::check;
 use shard_client::Transport;
-use shard_client::remote::{BackupHead, Remote, RemoteOptions, Retries, Timeouts};
+use shard_client::remote::{Remote, RemoteOptions, Retries, Timeouts};
 use shard_fuzz::{SCRIPT_BYTES, damage};
 use shard_protocol::{CollectionState, MessageKind, message_kind};
 
@@ -72,24 +72,6 @@ fn http_answers() {
                 assert!(!script.is_empty(), "{error}");
                 assert!(!error.to_string().is_empty());
             }
-        }
-    });
-}
-
-#[test]
-fn heads_of_backups() {
-    let digest = "0123456789abcdef".repeat(4);
-    let sound = format!(
-        "{{\"version\":1,\"generation\":3,\"files\":[\
-         {{\"name\":\"KEYRING\",\"length\":9,\"pieces\":[\"{digest}\"]}},\
-         {{\"name\":\"MANIFEST\",\"length\":9,\"pieces\":[\"{digest}\"]}},\
-         {{\"name\":\"model-0000000000000002.shard\",\"length\":9000000,\"pieces\":[\"{digest}\",\"{digest}\"]}}]}}"
-    );
-    assert!(BackupHead::decode(sound.as_bytes()).is_ok());
-    check!().with_iterations(2000).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {
-        if let Ok(head) = BackupHead::decode(&damage(sound.as_bytes(), script)) {
-            assert!(head.file_count() >= 2);
-            assert!(head.bytes() < 1 << 40);
         }
     });
 }

@@ -54,6 +54,8 @@ pub enum Command {
     Backup(Backup),
     /// Fetch a vault that a server keeps
     Restore(Restore),
+    /// Bring this copy of a vault to the state that is published, its own changes on top
+    Pull(Pull),
     /// Search a vault's documents under encryption
     Search(Search),
     /// Judge retrieval quality against raw exact search
@@ -78,7 +80,7 @@ pub enum Command {
     Export(Export),
     /// Write a vault's vectors and ids, in the clear, to files that `ingest` reads
     Dump(Dump),
-    /// Check every page, checksum and count of a stopped server's directory, or of a snapshot
+    /// Open and check everything in a vault, in a stopped server's directory, or in a snapshot
     Verify(Verify),
     /// Copy a server's rows, as they are, into a new directory
     Snapshot(Snapshot),
@@ -293,9 +295,23 @@ pub struct Backup {
     pub vault: VaultArguments,
     #[command(flatten)]
     pub server: ServerArguments,
-    /// Put this vault in place of a later one that the server keeps, or of another vault
+    /// Go on although the server keeps another vault, or backups of a copy that has gone another way
     #[arg(long)]
     pub replace: bool,
+    /// Backups to keep, this one among them
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    pub keep: u16,
+    /// List the backups that the server keeps, and make none
+    #[arg(long, conflicts_with_all = ["replace", "keep"])]
+    pub list: bool,
+}
+
+#[derive(Args)]
+pub struct Pull {
+    #[command(flatten)]
+    pub vault: VaultArguments,
+    #[command(flatten)]
+    pub server: ServerArguments,
 }
 
 #[derive(Args)]
@@ -307,6 +323,10 @@ pub struct Restore {
     /// Open the vault with its recovery code (SHARD_RECOVERY_CODE, or asked for)
     #[arg(long, conflicts_with = "key_file")]
     pub recovery: bool,
+    /// Restore the backup of this commit, as `shard backup --list` shows it, or the beginning of its
+    /// name [default: the newest]
+    #[arg(long, value_name = "COMMIT")]
+    pub at: Option<String>,
 }
 
 #[derive(Args)]
@@ -386,9 +406,12 @@ pub struct Status {
 
 #[derive(Args)]
 pub struct Verify {
-    /// The server's directory, or a snapshot
+    /// The vault, the server's directory, or a snapshot
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
+    /// Key file of the vault [default: its passphrase, SHARD_PASSPHRASE or asked for]
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
 }
 
 #[derive(Args)]

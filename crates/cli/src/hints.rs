@@ -31,9 +31,13 @@ fn of_client(error: &ClientError) -> Option<&'static str> {
         }
         ClientError::Split(_) => "`shard init` takes another --d-pub, or leaves it to the ingest",
         ClientError::Overflow(_) => "`shard refit` fits a new model",
-        ClientError::Outdated { .. } => "`shard restore` fetches the copy kept on the server",
-        ClientError::Behind { .. } => "`shard restore` fetches the copy kept on the server",
-        ClientError::Forked { .. } => "`shard publish --replace` puts this copy in its place",
+        ClientError::Outdated { .. } | ClientError::Behind { .. } => {
+            "`shard pull` brings this copy to what is published"
+        }
+        ClientError::Forked { .. } => {
+            "`shard pull`, then `shard publish`; or `shard publish --replace`"
+        }
+        ClientError::NoPublishedState => "`shard publish` leaves it there",
         ClientError::UnknownState { .. } => "`shard publish --replace` does so",
         ClientError::Unpublished { .. }
         | ClientError::Incomplete { .. }
@@ -41,7 +45,10 @@ fn of_client(error: &ClientError) -> Option<&'static str> {
         ClientError::Revoked { .. } => "owners make them with `shard export`",
         ClientError::AnotherVault => "--replace puts this vault in its place",
         ClientError::RowsOnServer => "name the server with --server",
-        ClientError::Backup(BackupError::Later { .. }) => "--replace loses what is kept there",
+        ClientError::Backup(BackupError::Parted { .. }) => {
+            "`shard pull` brings this copy forward; --replace goes on without"
+        }
+        ClientError::Backup(BackupError::NoSuchBackup { .. }) => "`shard backup --list` shows them",
         ClientError::Remote(error) => return of_remote(error),
         _ => return None,
     })

@@ -71,6 +71,7 @@ pub fn run(command: Command, json: Option<&Path>) -> anyhow::Result<()> {
         Command::Publish(publish) => commands::publish::run(&publish, json),
         Command::Backup(backup) => commands::backup::run(&backup, json),
         Command::Restore(restore) => commands::restore::run(&restore, json),
+        Command::Pull(pull) => commands::pull::run(&pull, json),
         Command::Search(search) => commands::search::run(&search, json),
         Command::Eval(eval) => commands::eval::run(&eval, json),
         Command::Audit(audit) => commands::audit::run(&audit, json),

@@ -322,3 +322,39 @@ mod tests {
         assert_eq!(percentile(&[], 0.5), 0.0);
     }
 }
+
+/// A moment as people write it, in universal time: `2026-11-17 06:40 UTC`.
+pub fn moment(time: std::time::SystemTime) -> String {
+    let seconds = time
+        .duration_since(std::time::SystemTime::UNIX_EPOCH)
+        .map_or(0, |elapsed| elapsed.as_secs());
+    let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
+    // Days since 1 March of the year 0, counted in eras of 400 years; years begin in March.
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3_600, rest / 60 % 60)
+}
+
+#[cfg(test)]
+mod moments {
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn moments_are_dates_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_400, "2000-02-29 00:00 UTC"),
+            (1_709_251_199, "2024-02-29 23:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"),
+        ] {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            assert_eq!(super::moment(time), text);
+        }
+    }
+}

@@ -1,6 +1,5 @@
 //! The server on the network, as the command line names it.
 
-use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,13 +7,14 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 use shard::remote::{
-    EpochState, Fingerprint, ProxyAddress, Remote, RemoteError, RemoteOptions, SecretToken,
-    ServerAddress, Timeouts, backup_head, describe,
+    CollectionState, EpochState, Fingerprint, KeptBackup, Lineage, ProxyAddress, Remote,
+    RemoteError, RemoteOptions, SecretToken, ServerAddress, Standing, Timeouts, describe,
+    is_of_vault, kept_backups, standing,
 };
 use shard::{ClientError, Collection, VaultAccess};
 use zeroize::Zeroizing;
 
-use crate::output::{bytes, grouped, note, printable};
+use crate::output::{grouped, moment, note, printable};
 
 const TOKEN_VARIABLE: &str = "SHARD_TOKEN";
 
@@ -84,28 +84,41 @@ fn token(arguments: &ConnectionArguments) -> Result<Option<SecretToken>> {
     Ok(Some(SecretToken::new(&Zeroizing::new(text))?))
 }
 
-/// Says so when the server has seen a later state of the vault, or not yet the present one.
+/// Says so when the server holds another state than the vault: one more question after a search.
 pub fn warn_if_apart(remote: &Remote, collection: &Collection) {
+    // A search has just gone well; what the server does not say now is no reason to fail.
+    let Ok(state) = describe(remote) else { return };
     let (ours, server) = (collection.revision(), remote.address());
-    let Some(seen) = remote.revision_seen() else { return };
-    match (seen.cmp(&ours), collection.access()) {
-        (Ordering::Equal, _) => {}
-        (Ordering::Greater, access) => note(&format!(
-            "warning: this vault is older than what {server} holds (revision {ours}, and {seen} \
-             was published): documents may be missing; {}",
-            match access {
-                VaultAccess::Owner => "use the latest copy or `shard restore`",
-                VaultAccess::Query => "ask its owner for a new one (shard export)",
-            }
-        )),
-        (Ordering::Less, VaultAccess::Owner) => note(&format!(
-            "warning: this vault has changes that are not published at {server} (revision {ours}, \
-             and {seen} was published): shard publish"
-        )),
-        (Ordering::Less, VaultAccess::Query) => note(&format!(
-            "warning: this vault has changes that its owner has not published at {server} yet \
-             (revision {ours}, and {seen} was published)"
-        )),
+    let published = state.revision;
+    let text = match vault_standing(&state, collection) {
+        Standing::Same | Standing::Unpublished => return,
+        Standing::Behind => format!(
+            "this vault is older than what {server} holds (revision {ours}, and {published} was \
+             published): documents may be missing; `shard pull` brings it forward"
+        ),
+        Standing::Ahead if collection.access() == VaultAccess::Query => format!(
+            "this vault has changes that its owner has not published at {server} yet (revision \
+             {ours}, and {published} was published)"
+        ),
+        Standing::Ahead => format!(
+            "this vault has changes that are not published at {server} (revision {ours}, and \
+             {published} was published): shard publish"
+        ),
+        Standing::Forked => format!(
+            "this copy of the vault and the one that was published at {server} have parted, so \
+             documents may be missing: shard pull, then shard publish"
+        ),
+    };
+    note(&format!("warning: {text}"));
+}
+
+/// How a server's state stands to a vault.
+fn vault_standing(state: &CollectionState, collection: &Collection) -> Standing {
+    let commit_at = |revision| collection.commit_at(revision);
+    match standing(state, Lineage { head: collection.head(), commit_at: &commit_at }) {
+        // A query vault has no history to tell by.
+        Standing::Forked if collection.access() == VaultAccess::Query => Standing::Ahead,
+        standing => standing,
     }
 }
 
@@ -114,22 +127,27 @@ pub fn warn_if_apart(remote: &Remote, collection: &Collection) {
 pub struct ServerStatus {
     /// The server and the collection.
     pub server: String,
+    /// Whether the collection is this vault's; `None` while it is nobody's, or not shown.
+    pub this_vault: Option<bool>,
+    /// How the two stand: `unpublished`, `same`, `ahead` if the vault has come further, `behind` or
+    /// `forked`; `None` in another vault's collection.
+    pub standing: Option<&'static str>,
     /// Latest revision published.
     pub revision: u64,
     /// The revision of the vault.
     pub vault_revision: u64,
+    /// The commit that was published.
+    pub commit: Option<String>,
     /// The epoch that is searched.
     pub epoch: Option<u64>,
     /// Rows of that epoch, canaries included.
     pub rows: u64,
     /// Epochs that are being published.
     pub pending: Vec<u64>,
-    /// What the server has noticed to be damaged of the collection.
+    /// What of the rows is damaged.
     pub damage: Option<String>,
-    /// Generation and bytes of the backup, where there is one and the token shows it.
-    pub backup: Option<BackupStatus>,
-    /// Whether the token shows it.
-    pub backup_shown: bool,
+    /// The backups that are kept, the newest first, where the token shows them.
+    pub backups: Option<Vec<BackupStatus>>,
     /// Who is told.
     #[serde(skip)]
     access: VaultAccess,
@@ -138,87 +156,116 @@ pub struct ServerStatus {
 /// A backup in figures.
 #[derive(Serialize)]
 pub struct BackupStatus {
-    /// Generation of the vault.
-    pub generation: u64,
-    /// Bytes of its files.
-    pub bytes: u64,
+    /// Commit of the vault.
+    pub commit: String,
+    /// When it was made.
+    pub made: String,
+    /// Whether it is of the vault's present commit.
+    pub is_current: bool,
 }
 
 /// Asks a server what it holds. `shard status --server` prints [`ServerStatus::lines`] and puts
 /// the value under `server` in its JSON.
 pub fn server_status(remote: &Remote, collection: &Collection) -> Result<ServerStatus> {
     let state = describe(remote)?;
-    let (backup, backup_shown) = match backup_head(remote) {
-        Ok(head) => (head, true),
-        // Who may only read is not given the owner's backup.
-        Err(ClientError::Remote(RemoteError::Forbidden { .. })) => (None, false),
-        Err(error) => return Err(error.into()),
+    let backups = shown(kept_backups(remote))?;
+    let this_vault = shown(is_of_vault(collection, remote))?.flatten();
+    let standing = match vault_standing(&state, collection) {
+        _ if this_vault == Some(false) => None,
+        Standing::Unpublished => Some("unpublished"),
+        Standing::Same => Some("same"),
+        Standing::Ahead => Some("ahead"),
+        Standing::Behind => Some("behind"),
+        Standing::Forked => Some("forked"),
     };
-    let backup =
-        backup.map(|head| BackupStatus { generation: head.generation(), bytes: head.bytes() });
+    let backup = |kept: &KeptBackup| BackupStatus {
+        commit: kept.commit.to_string(),
+        made: moment(kept.made),
+        is_current: kept.commit == collection.commit(),
+    };
     let current = |epoch: &&EpochState| Some(epoch.epoch) == state.current;
     Ok(ServerStatus {
         server: remote.address().to_string(),
+        this_vault,
+        standing,
         revision: state.revision.0,
         vault_revision: collection.revision().0,
+        commit: state.commit.map(|commit| commit.to_string()),
         epoch: state.current.map(|epoch| epoch.0),
         rows: state.epochs.iter().find(current).map_or(0, |held| held.rows),
         pending: state.epochs.iter().filter(|held| !current(held)).map(|h| h.epoch.0).collect(),
-        damage: state.damage,
-        backup,
-        backup_shown,
+        damage: state.damage.clone(),
+        backups: backups.map(|backups| backups.iter().map(backup).collect()),
         access: collection.access(),
     })
 }
 
-impl ServerStatus {
-    /// What there is to do, for an owner or for who may search.
-    fn to_do(&self, owner: &str, query: &str) -> String {
-        match self.access {
-            VaultAccess::Query if query.is_empty() => String::new(),
-            VaultAccess::Query => format!(": {query}"),
-            VaultAccess::Owner => format!(": {owner}"),
-        }
+/// What a token may see: who may only read is not shown the owner's blobs.
+fn shown<T>(answer: Result<T, ClientError>) -> Result<Option<T>> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(ClientError::Remote(RemoteError::Forbidden { .. })) => Ok(None),
+        Err(error) => Err(error.into()),
     }
+}
 
+impl ServerStatus {
     /// The status for a person.
     pub fn lines(&self) -> Vec<String> {
-        let published = match self.epoch {
-            None => format!("nothing was published yet{}", self.to_do("shard publish", "")),
-            Some(epoch) => {
-                let rows = grouped(self.rows as usize);
-                let state = match self.revision.cmp(&self.vault_revision) {
-                    Ordering::Equal => "as in the vault".to_owned(),
-                    Ordering::Less => {
-                        let next = self.to_do("shard publish", "its owner has yet to publish");
-                        format!("the vault is at {}{next}", self.vault_revision)
-                    }
-                    Ordering::Greater => {
-                        let ask = "it is out of date, ask its owner for a new one";
-                        let next = self.to_do("it is out of date", ask);
-                        format!("the vault is at {}{next}", self.vault_revision)
-                    }
-                };
-                format!("{rows} rows of epoch {epoch}, revision {} ({state})", self.revision)
-            }
-        };
-        let backup = match &self.backup {
-            None if !self.backup_shown => "not shown to this token".to_owned(),
-            None => format!("none{}", self.to_do("shard backup", "")),
-            Some(kept) => format!("generation {}, {}", kept.generation, bytes(kept.bytes as f64)),
-        };
+        let owner = self.access == VaultAccess::Owner;
         let mut lines = vec![
             format!("server       {}", self.server),
-            format!("published    {published}"),
-            format!("backup       {backup}"),
+            format!("published    {}", self.published(owner)),
+            format!("backup       {}", self.backup(owner)),
         ];
-        if let Some(what) = &self.damage {
-            let next = self.to_do("shard publish", "tell its owner");
-            lines.push(format!("damaged      {}{next}", printable(what)));
+        if let Some(damage) = &self.damage {
+            let next = if owner { ": shard publish sends the rows anew" } else { "" };
+            lines.push(format!("damaged      {}{next}", printable(damage)));
         }
         if !self.pending.is_empty() {
             lines.push(format!("unfinished   epoch {:?}: shard publish", self.pending));
         }
         lines
+    }
+
+    fn published(&self, owner: bool) -> String {
+        let held = || {
+            let rows = grouped(self.rows as usize);
+            let epoch = self.epoch.map_or_else(|| "none".to_owned(), |epoch| epoch.to_string());
+            format!("{rows} rows of epoch {epoch}, revision {}", self.revision)
+        };
+        let ours = self.vault_revision;
+        match (self.standing, owner) {
+            (None, _) => format!("{}: this is another vault's collection", held()),
+            (Some("unpublished"), true) => "nothing yet: shard publish".to_owned(),
+            (Some("unpublished"), false) => "nothing yet".to_owned(),
+            (Some("same"), _) => format!("{} (as in the vault)", held()),
+            (Some("ahead"), true) => format!("{} (the vault is at {ours}: shard publish)", held()),
+            (Some("ahead"), false) => {
+                format!("{} (the vault is at {ours}: its owner has yet to publish)", held())
+            }
+            (Some("behind"), _) => format!("{} (the vault is at {ours}: shard pull)", held()),
+            (Some(_), _) => format!(
+                "{} (the vault is at {ours} and has gone another way: shard pull, then shard publish)",
+                held()
+            ),
+        }
+    }
+
+    fn backup(&self, owner: bool) -> String {
+        match self.backups.as_deref() {
+            None => "not shown to this token".to_owned(),
+            Some([]) if owner => "none: shard backup".to_owned(),
+            Some([]) => "none".to_owned(),
+            Some([newest, rest @ ..]) => {
+                let state = if newest.is_current {
+                    "the vault as it is"
+                } else {
+                    "the vault has changed since: shard backup"
+                };
+                let commit = &newest.commit[..newest.commit.len().min(12)];
+                format!("{} of {commit} ({state}); {} kept", newest.made, 1 + rest.len())
+            }
+        }
     }
 }

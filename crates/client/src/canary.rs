@@ -23,21 +23,22 @@ use crate::error::ClientError;
 use crate::index::Canary;
 use crate::keys::{KeyOwner, KeySchedule};
 use crate::model::Model;
+use crate::payload::{PayloadError, Reader, Writer};
+
+const VERSION: u16 = 1;
 
 /// Canaries of a collection: at least this many in all, and at least one per cell.
 const FEWEST: usize = 32;
 
-/// Draws the canaries of a new collection beside its rows.
+/// Draws the canaries of a new epoch beside rows whose residuals have these norms.
 pub(crate) fn draw_canaries(
     model: &Model,
     keys: &KeySchedule,
-    rows: &[Row],
+    residual_norms: &[f32],
     in_use: &mut HashSet<RowHandle>,
 ) -> Result<Vec<Canary>, ClientError> {
     let cells = model.cells().map(|cells| cells.count());
     let count = cells.map_or(FEWEST, |cells| cells.max(FEWEST.next_multiple_of(cells)));
-    let norms: Vec<f64> =
-        rows.iter().map(|row| norm(row.coordinates.iter().map(|&z| f64::from(z)))).collect();
     let variances = &model.pca().variances()[model.split().prefix()..];
     (0..count as u32)
         .map(|number| {
@@ -47,15 +48,15 @@ pub(crate) fn draw_canaries(
                 .expect("four billion words of a canary are not all in use");
             let cell = cells.map(|cells| number % cells as u32);
             let mut words = keys.canary_words(number);
-            let wanted = norms[(words.next_u64() % norms.len() as u64) as usize];
+            let at = words.next_u64() % residual_norms.len() as u64;
+            let wanted = f64::from(residual_norms[at as usize]);
             let mut residual = vec![0.0; variances.len()];
             Normals::new(&mut words).fill(&mut residual);
             let spread = residual.iter_mut().zip(variances);
             spread.for_each(|(r, variance)| *r *= variance.max(0.0).sqrt());
             let length = norm(residual.iter().copied());
-            let unit = 2_f64.powi(-model.operand_scale().exponent());
             if length > 0.0 {
-                residual.iter_mut().for_each(|r| *r *= wanted * unit / length);
+                residual.iter_mut().for_each(|r| *r *= wanted / length);
             }
             let owner = cell.map_or(KeyOwner::Row(handle), KeyOwner::Cell);
             model.key(keys, owner).apply(&mut residual);
@@ -89,4 +90,35 @@ impl Canary {
             query.iter().zip(&self.coordinates).map(|(t, z)| t * f64::from(*z)).sum();
         product * 2_f64.powi(-model.operand_scale().exponent())
     }
+}
+
+/// The value of a vault's canaries.
+pub(crate) fn encode_canaries(canaries: &[Canary]) -> Vec<u8> {
+    let mut writer = Writer::new(VERSION);
+    writer.u64(canaries.len() as u64);
+    for canary in canaries {
+        writer.u64(canary.handle.0);
+        writer.u64(canary.cell.map_or(u64::MAX, u64::from));
+        writer.i32s(&canary.coordinates);
+    }
+    writer.bytes
+}
+
+/// Reads what [`encode_canaries`] wrote.
+pub(crate) fn decode_canaries(bytes: &[u8]) -> Result<Vec<Canary>, PayloadError> {
+    let mut reader = Reader::new(bytes, VERSION)?;
+    let mut canaries = Vec::new();
+    for _ in 0..reader.size()? {
+        let handle = RowHandle(reader.u64()?);
+        let cell =
+            match reader.u64()? {
+                u64::MAX => None,
+                cell => Some(u32::try_from(cell).map_err(|_| {
+                    PayloadError::Invalid("a canary in a cell that cannot be".into())
+                })?),
+            };
+        canaries.push(Canary { handle, cell, coordinates: reader.i32s()? });
+    }
+    reader.finish()?;
+    Ok(canaries)
 }

@@ -2,7 +2,9 @@
 
 use std::convert::Infallible;
 
-use shard_geometry::{CellsError, PcaError, RouteError, SplitError, TuneError, VectorError};
+use shard_geometry::{
+    CellsError, PcaError, RouteError, SplitError, Stopped, TuneError, VectorError,
+};
 #[cfg(feature = "remote")]
 use shard_protocol::CollectionState;
 use shard_protocol::{
@@ -143,8 +145,8 @@ pub enum ClientError {
     #[error(
         "this copy of the vault and the one that was published have parted: at revision {revision} \
          the server has commit {server} and this copy {}, so both were changed since they were the \
-         same; nothing was changed now. Bring the server's state into a fresh copy, ingest there what \
-         only this one has, and publish that; or replace the server's state deliberately",
+         same; nothing was changed now. Bring this copy forward, which repeats its own changes on top of \
+         the server's, and publish again; or replace the server's state deliberately",
         .ours.map_or_else(|| "has none".to_owned(), |name| format!("has {name}"))
     )]
     Forked {
@@ -189,6 +191,37 @@ pub enum ClientError {
     Incomplete {
         /// What is missing.
         reason: String,
+    },
+    /// Nothing to bring a copy forward to.
+    #[error("nothing was published to this collection yet")]
+    NothingPublished,
+    /// The server does not have, or does not give, the state that it says is published.
+    #[error(
+        "the server does not keep the sealed state of what is published there; whoever published it \
+         last should publish again"
+    )]
+    NoPublishedState,
+    /// The server is at an earlier state than a query vault.
+    #[error(
+        "the server is at revision {server} and this query vault at revision {ours}: the owner has yet to publish"
+    )]
+    ServerBehind {
+        /// Revision of the server.
+        server: Revision,
+        /// Revision of the vault.
+        ours: Revision,
+    },
+    /// Two copies that parted too long ago.
+    #[error(
+        "this copy and the published one parted at revision {common}, and what this copy changed \
+         since is not on record any more; restore the published state into a fresh copy and ingest \
+         there what only this one has; nothing was changed"
+    )]
+    TooFarApart {
+        /// The last revision that both have.
+        common: u64,
+        /// Revision of this copy.
+        ours: Revision,
     },
     /// The collection that was searched is another vault's.
     #[error("this collection holds the documents of another vault: check the address")]
@@ -244,6 +277,39 @@ pub enum ClientError {
 impl From<Infallible> for ClientError {
     fn from(never: Infallible) -> Self {
         match never {}
+    }
+}
+
+impl From<Stopped> for ClientError {
+    fn from(_: Stopped) -> Self {
+        Self::Cancelled
+    }
+}
+
+impl From<PcaError> for ClientError {
+    fn from(error: PcaError) -> Self {
+        match error {
+            PcaError::Stopped(stopped) => stopped.into(),
+            error => Self::Pca(error),
+        }
+    }
+}
+
+impl From<CellsError> for ClientError {
+    fn from(error: CellsError) -> Self {
+        match error {
+            CellsError::Stopped(stopped) => stopped.into(),
+            error => Self::Cells(error),
+        }
+    }
+}
+
+impl From<TuneError> for ClientError {
+    fn from(error: TuneError) -> Self {
+        match error {
+            TuneError::Stopped(stopped) => stopped.into(),
+            error => Self::Tune(error),
+        }
     }
 }
 

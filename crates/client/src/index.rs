@@ -1,41 +1,38 @@
-//! The routing index: what the client keeps of every row.
+//! The routing index: what the client keeps in memory of every row.
 
-mod codec;
-mod removal;
 #[cfg(test)]
 mod tests;
-
-use std::collections::{HashMap, HashSet};
 
 use shard_geometry::CellLists;
 use shard_protocol::RowHandle;
 
+use crate::collection::RoutingRows;
 use crate::payload::PayloadError;
-pub(crate) use removal::Removal;
 
 /// Ids, routing prefixes, cells and handles by row, in the order of ingestion.
 pub struct Index {
-    ids: Vec<String>,
-    handles: Vec<RowHandle>,
-    prefix_width: usize,
-    prefixes: Vec<f32>,
-    /// The cell of each row; empty when every row has a key of its own.
-    cells: Vec<u32>,
-    /// Members of each cell; rebuilt when the index is read.
+    rows: RoutingRows,
+    /// Members of each cell; none when every row has a key of its own.
     lists: Option<CellLists>,
-    /// Norm of each residual, rounded up.
-    residual_norms: Vec<f32>,
-    /// Whether each row came or changed since the model was fitted.
-    late: Vec<bool>,
     canaries: Vec<Canary>,
-    /// Norm of each document's own vector.
-    lengths: Vec<f32>,
-    longest_prefix: f64,
     /// The attempt at which the names of new ids begin. It only grows within an epoch, past every
     /// attempt of a row that was deleted, so a deleted id that comes back gets another name than
     /// any it had, and with a key of its own another key: two vectors under one key would show
     /// their inner product. One number for all ids, so that nothing is kept of those deleted.
     first_attempt: u32,
+    /// The chunks that the rows are stored in, by number, with the row each begins at.
+    chunks: Vec<ChunkSpan>,
+}
+
+/// Rows that are stored together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ChunkSpan {
+    /// The chunk.
+    pub(crate) number: u32,
+    /// Its first row.
+    pub(crate) first: u32,
+    /// How many it has.
+    pub(crate) rows: u32,
 }
 
 /// A row that is no document: its score is known beforehand, so an answer can be checked by it.
@@ -48,73 +45,87 @@ pub(crate) struct Canary {
     pub(crate) coordinates: Vec<i32>,
 }
 
-/// What is recorded of one row.
-pub(crate) struct IndexedRow<'a> {
-    pub(crate) id: &'a str,
-    pub(crate) handle: RowHandle,
-    pub(crate) prefix: &'a [f32],
-    /// `None` when the row has a key of its own.
-    pub(crate) cell: Option<u32>,
-    /// Norm of the residual, rounded up.
-    pub(crate) residual_norm: f32,
-    /// Whether it came or changed since the model was fitted.
-    pub(crate) is_late: bool,
-    /// Norm of the document's own vector.
-    pub(crate) length: f64,
-}
-
 impl Index {
-    /// An index of no rows.
-    pub(crate) fn empty(prefix_width: usize) -> Self {
-        Self {
-            ids: Vec::new(),
-            handles: Vec::new(),
-            prefix_width,
-            prefixes: Vec::new(),
-            cells: Vec::new(),
-            lists: None,
-            residual_norms: Vec::new(),
-            late: Vec::new(),
-            canaries: Vec::new(),
-            lengths: Vec::new(),
-            longest_prefix: 0.0,
-            first_attempt: 0,
+    /// Rows in these chunks, each with its number of rows, of a model with this number of cells;
+    /// `None` for a key per row.
+    pub(crate) fn new(
+        rows: RoutingRows,
+        numbered: &[(u32, usize)],
+        cells: Option<usize>,
+        canaries: Vec<Canary>,
+        first_attempt: u32,
+    ) -> Result<Self, PayloadError> {
+        let mut chunks = Vec::with_capacity(numbered.len());
+        let mut first = 0_u32;
+        for &(number, rows) in numbered {
+            let rows = rows as u32;
+            chunks.push(ChunkSpan { number, first, rows });
+            first = first
+                .checked_add(rows)
+                .ok_or_else(|| PayloadError::Invalid("more rows than there can be".into()))?;
         }
+        if canaries.iter().any(|canary| canary.cell.is_some() != cells.is_some()) {
+            return Err(PayloadError::Invalid("its parts do not go together".into()));
+        }
+        let lists = match cells {
+            Some(count) => Some(
+                CellLists::new(count, &rows.cells)
+                    .map_err(|error| PayloadError::Invalid(error.to_string()))?,
+            ),
+            None => None,
+        };
+        Ok(Self { rows, lists, canaries, first_attempt, chunks })
     }
 
     /// Number of rows.
     pub fn rows(&self) -> usize {
-        self.ids.len()
+        self.rows.rows()
     }
 
     /// The owner's id of a row.
     pub fn id(&self, row: u32) -> &str {
-        &self.ids[row as usize]
+        self.rows.ids.get(row as usize)
     }
 
     /// All ids by row.
-    pub fn ids(&self) -> &[String] {
-        &self.ids
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.rows.ids.iter()
     }
 
     /// The server's name for a row.
     pub fn handle(&self, row: u32) -> RowHandle {
-        self.handles[row as usize]
+        self.rows.handles[row as usize]
+    }
+
+    /// The names of all rows.
+    pub(crate) fn handles(&self) -> &[RowHandle] {
+        &self.rows.handles
     }
 
     /// The cell of a row, unless it has a key of its own.
     pub fn cell(&self, row: u32) -> Option<u32> {
-        self.cells.get(row as usize).copied()
+        self.rows.cells.get(row as usize).copied()
+    }
+
+    /// The cells of all rows, unless each has a key of its own.
+    pub(crate) fn cells(&self) -> Option<&[u32]> {
+        self.lists.as_ref().map(|_| &self.rows.cells[..])
     }
 
     /// The routing prefix of a row.
     pub fn prefix(&self, row: u32) -> &[f32] {
-        &self.prefixes[row as usize * self.prefix_width..][..self.prefix_width]
+        let width = self.rows.prefix_width;
+        &self.rows.prefixes[row as usize * width..][..width]
     }
 
     /// All prefixes, row by row.
     pub(crate) fn prefixes(&self) -> &[f32] {
-        &self.prefixes
+        &self.rows.prefixes
+    }
+
+    /// Norms of all residuals, rounded up.
+    pub(crate) fn residual_norms(&self) -> &[f32] {
+        &self.rows.residual_norms
     }
 
     /// Members by cell, unless every row has a key of its own.
@@ -122,25 +133,24 @@ impl Index {
         self.lists.as_ref()
     }
 
-    /// The norms of all residuals, each rounded up.
-    pub(crate) fn residual_norms(&self) -> &[f32] {
-        &self.residual_norms
+    /// Documents of each cell, unless every row has a key of its own.
+    pub(crate) fn members(&self) -> Option<Vec<usize>> {
+        Some(self.lists.as_ref()?.iter().map(<[u32]>::len).collect())
     }
 
-    /// Whether a row came or changed since the model was fitted.
-    pub(crate) fn is_late(&self, row: u32) -> bool {
-        self.late[row as usize]
-    }
-
-    /// A bound on the norm of what any stored prefix is off: half a unit in the last place of each
-    /// coordinate, in single precision.
-    pub(crate) fn prefix_error(&self) -> f64 {
-        self.longest_prefix * f64::from(f32::EPSILON) / 2.0
+    /// Bound on the norm of the error of a row's prefix: it is kept in fixed point.
+    pub(crate) fn prefix_error(&self, row: u32) -> f64 {
+        self.rows.prefix_error(row as usize)
     }
 
     /// Norm of a document's own vector.
     pub(crate) fn length(&self, row: u32) -> f64 {
-        self.lengths[row as usize].into()
+        self.rows.lengths[row as usize].into()
+    }
+
+    /// Whether a document came or changed after the model was fitted.
+    pub(crate) fn is_late(&self, row: u32) -> bool {
+        self.rows.late[row as usize]
     }
 
     /// Rows that are no documents.
@@ -148,91 +158,30 @@ impl Index {
         &self.canaries
     }
 
-    pub(crate) fn set_canaries(&mut self, canaries: Vec<Canary>) {
-        self.canaries = canaries;
-    }
-
-    /// Rows by id, for an update.
-    pub(crate) fn rows_by_id(&self) -> HashMap<&str, u32> {
-        self.ids.iter().enumerate().map(|(row, id)| (id.as_str(), row as u32)).collect()
-    }
-
-    /// Names in use, for an update.
-    pub(crate) fn handles_in_use(&self) -> HashSet<RowHandle> {
-        let canaries = self.canaries.iter().map(|canary| canary.handle);
-        self.handles.iter().copied().chain(canaries).collect()
-    }
-
     /// The attempt at which the names of new ids begin.
     pub(crate) fn first_attempt(&self) -> u32 {
         self.first_attempt
     }
 
-    /// Keeps the words of all ids up to this attempt from being taken again.
-    pub(crate) fn retire(&mut self, attempt: u32) {
-        self.first_attempt = self.first_attempt.max(attempt.saturating_add(1));
+    /// What is kept of all rows.
+    pub(crate) fn into_rows(self) -> RoutingRows {
+        self.rows
     }
 
-    /// Removes rows; those after them move up. The lists are to be rebuilt.
-    pub(crate) fn remove(&mut self, rows: &[u32]) {
-        let gone = Removal::new(self.rows(), rows);
-        gone.apply(&mut self.ids, 1);
-        gone.apply(&mut self.handles, 1);
-        gone.apply(&mut self.prefixes, self.prefix_width);
-        if !self.cells.is_empty() {
-            gone.apply(&mut self.cells, 1);
-        }
-        gone.apply(&mut self.residual_norms, 1);
-        gone.apply(&mut self.late, 1);
-        gone.apply(&mut self.lengths, 1);
-        self.longest_prefix =
-            self.prefixes.chunks_exact(self.prefix_width).map(norm).fold(0.0, f64::max);
+    /// The chunks that the rows are stored in.
+    pub(crate) fn chunks(&self) -> &[ChunkSpan] {
+        &self.chunks
     }
 
-    /// Appends a row, or replaces row `existing`.
-    pub(crate) fn put(&mut self, existing: Option<u32>, row: &IndexedRow<'_>) {
-        debug_assert_eq!(row.prefix.len(), self.prefix_width);
-        self.longest_prefix = self.longest_prefix.max(norm(row.prefix));
-        match existing {
-            None => {
-                self.residual_norms.push(row.residual_norm);
-                self.late.push(row.is_late);
-                self.lengths.push(row.length as f32);
-                self.ids.push(row.id.to_owned());
-                self.handles.push(row.handle);
-                self.prefixes.extend_from_slice(row.prefix);
-                self.cells.extend(row.cell);
-            }
-            Some(at) => {
-                let at = at as usize;
-                self.residual_norms[at] = row.residual_norm;
-                self.late[at] = row.is_late;
-                self.lengths[at] = row.length as f32;
-                self.handles[at] = row.handle;
-                self.prefixes[at * self.prefix_width..][..self.prefix_width]
-                    .copy_from_slice(row.prefix);
-                if let Some(cell) = row.cell {
-                    self.cells[at] = cell;
-                }
-            }
-        }
+    /// The place of the chunk that a row is in, among [`Index::chunks`].
+    pub(crate) fn chunk_of(&self, row: u32) -> usize {
+        self.chunks.partition_point(|chunk| chunk.first <= row) - 1
     }
 
-    /// Rebuilds the lists of `count` cells after rows were put; `None` for a key per row.
-    pub(crate) fn rebuild_lists(&mut self, count: Option<usize>) -> Result<(), PayloadError> {
-        self.lists = match count {
-            Some(count) => Some(
-                CellLists::new(count, &self.cells)
-                    .map_err(|error| PayloadError::Invalid(error.to_string()))?,
-            ),
-            None => None,
-        };
-        Ok(())
+    /// What is kept of the rows of a chunk.
+    pub(crate) fn chunk_rows(&self, chunk: &ChunkSpan) -> RoutingRows {
+        self.rows.range(chunk.first as usize..(chunk.first + chunk.rows) as usize)
     }
-}
-
-fn norm(prefix: &[f32]) -> f64 {
-    prefix.iter().map(|&u| f64::from(u) * f64::from(u)).sum::<f64>().sqrt()
 }
 
 impl std::fmt::Debug for Index {

@@ -136,6 +136,11 @@ pub(crate) fn vault_id(master: &MasterSecret) -> VaultId {
     VaultId(*expand(&extract(master), "vault id", &[]))
 }
 
+/// The key under which a vault's values are sealed that whoever may search can open.
+pub(crate) fn value_key(secret: &EpochSecret) -> Zeroizing<[u8; 32]> {
+    expand(secret.expose(), "vault values", &[])
+}
+
 /// `HKDF-Extract("shard/v1", master)`.
 fn extract(master: &MasterSecret) -> Zeroizing<[u8; 32]> {
     let (mut prk, _) = Hkdf::<Sha256>::extract(Some(b"shard/v1"), master.expose());

@@ -56,9 +56,9 @@ mod transport;
 pub mod vault;
 
 pub use collection::{
-    Collection, Deleted, Documents, Ingested, MissingIds, NewEpoch, create_vault, delete_documents,
-    export_query_vault, ingest, model_drift, published_rows, refit, rekey, stored_vectors,
-    synchronise, vault_settings,
+    Collection, Deleted, DerivedRows, Documents, Ingested, MissingIds, NewEpoch, Verified,
+    create_vault, delete_documents, export_query_vault, ingest, model_drift, published_rows, refit,
+    rekey, stored_vectors, synchronise, vault_settings, verify_vault,
 };
 pub use drift::{Balance, Figures, ModelDrift, RefitReason};
 pub use error::ClientError;

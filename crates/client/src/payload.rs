@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    fn take(&mut self, count: usize) -> Result<&'a [u8], PayloadError> {
+    pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], PayloadError> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(PayloadError::Truncated)?;
         self.rest = rest;
         Ok(taken)
@@ -146,6 +146,11 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn u64s(&mut self) -> Result<Vec<u64>, PayloadError> {
         Ok(self.fields()?.map(u64::from_le_bytes).collect())
+    }
+
+    /// Everything that is left.
+    pub(crate) fn rest(self) -> &'a [u8] {
+        self.rest
     }
 
     pub(crate) fn finish(self) -> Result<(), PayloadError> {

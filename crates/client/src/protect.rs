@@ -1,6 +1,6 @@
-//! A document's journey: coordinates, cell, residual, key, fixed point, row.
+//! A document's journey to the server: residual, key, fixed point, row.
 //!
-//! [`Model::place`] has found its cell; its residual is projected here, batch by batch.
+//! [`Model::place`] has found the document's cell when it was ingested.
 
 use rayon::prelude::*;
 use shard_geometry::VectorSet;
@@ -17,14 +17,15 @@ use crate::progress::{Progress, Watch};
 /// double-precision copy of a batch stays in cache.
 const BATCH: usize = 512;
 
-/// The rows of documents, in these cells, under their handles, for the server, in the order of the documents.
-/// `watch` may end it between two batches.
+/// The rows of documents under their handles, for the server, in the order of the documents.
+/// `cells` are the documents' cells, unless each has a key of its own. `watch` may end it between
+/// two batches.
 pub(crate) fn protect(
     model: &Model,
     keys: &KeySchedule,
     vectors: &VectorSet,
-    cells: Option<&[u32]>,
     handles: &[RowHandle],
+    cells: Option<&[u32]>,
     watch: &Watch<'_>,
 ) -> Result<Vec<Row>, ClientError> {
     let done = AtomicU64::new(0);
@@ -108,16 +109,24 @@ pub(crate) fn assign_handle(
     first: u32,
     in_use: &mut HashSet<RowHandle>,
 ) -> RowHandle {
-    let first = before.map_or(first, |before| attempt_of(keys, id, before) + 1);
+    let first = before.map_or(first, |before| own_attempt(keys, id, before) + 1);
     (first..u32::MAX)
         .map(|attempt| keys.row_handle(id, attempt))
         .find(|handle| in_use.insert(*handle))
         .expect("four billion words of an id are not all in use")
 }
 
-/// Which of the words of an id its handle is.
-pub(crate) fn attempt_of(keys: &KeySchedule, id: &str, handle: RowHandle) -> u32 {
-    (0..u32::MAX)
-        .find(|attempt| keys.row_handle(id, *attempt) == handle)
-        .expect("a handle is one of the words of its id")
+/// Which of the words of an id its handle is, if it is one of the first so many.
+pub(crate) fn attempt_of(
+    keys: &KeySchedule,
+    id: &str,
+    handle: RowHandle,
+    most: u32,
+) -> Option<u32> {
+    (0..most).find(|attempt| keys.row_handle(id, *attempt) == handle)
+}
+
+/// Which of the words of an id its own handle is.
+pub(crate) fn own_attempt(keys: &KeySchedule, id: &str, handle: RowHandle) -> u32 {
+    attempt_of(keys, id, handle, u32::MAX).expect("a handle is one of the words of its id")
 }

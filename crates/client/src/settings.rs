@@ -109,6 +109,14 @@ impl Settings {
         Self { cells, transform, d_pub: Choice::Auto, candidates: Choice::Auto, seed: 2026 }
     }
 
+    /// The same with another number of keys, and the family of keys that goes with it.
+    pub(crate) fn with_cells(self, cells: CellCount) -> Self {
+        let kinds = [self.cells, cells].map(|cells| cells == CellCount::Micro);
+        let transform =
+            if kinds[0] == kinds[1] { self.transform } else { Self::new(cells).transform };
+        Self { cells, transform, ..self }
+    }
+
     /// Refuses what no corpus could satisfy.
     ///
     /// # Errors

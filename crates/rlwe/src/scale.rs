@@ -79,13 +79,18 @@ impl OperandScale {
         self.0
     }
 
+    /// Whether vectors of this norm can be quantised.
+    pub fn check_norm(self, norm: f64) -> Result<(), OperandOverflow> {
+        if norm.is_nan() || norm * 2_f64.powi(self.0) > MAX_OPERAND_NORM {
+            return Err(OperandOverflow { norm, exponent: self.0 });
+        }
+        Ok(())
+    }
+
     /// `round(2^k z)`.
     pub fn quantise(self, vector: &[f64]) -> Result<Vec<i32>, OperandOverflow> {
         let factor = 2_f64.powi(self.0);
-        let norm = vector.iter().map(|z| z * z).sum::<f64>().sqrt();
-        if norm.is_nan() || norm * factor > MAX_OPERAND_NORM {
-            return Err(OperandOverflow { norm, exponent: self.0 });
-        }
+        self.check_norm(vector.iter().map(|z| z * z).sum::<f64>().sqrt())?;
         Ok(vector.iter().map(|z| (z * factor).round() as i32).collect())
     }
 }

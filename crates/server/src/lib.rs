@@ -50,7 +50,7 @@ use shard_rlwe::PreparedMergeKeys;
 use shard_rlwe::slots::SlotsServer;
 use shard_store::{EpochStatistics, RowStore};
 
-pub use embedded::Embedded;
+pub use embedded::{Embedded, RowSource};
 pub use error::ServerError;
 pub use maintenance::{Figure, Maintenance, NoMaintenance};
 use revisions::Revisions;
@@ -113,13 +113,14 @@ impl Server {
         &*self.rows
     }
 
-    /// Takes an epoch that comes in one piece into an empty collection and makes it the current one:
-    /// how an embedded server is filled. Nobody will ask for the MACs of such rows, so they have none, nor for the
-    /// commit, whose name is all zeros.
+    /// Takes rows of one epoch into a collection that holds no other and makes it the current one:
+    /// how an embedded server is filled. Nobody will ask for the MACs of such rows, so they have none,
+    /// nor for the commit, whose name is all zeros.
     pub fn hold(&self, collection: &CollectionName, batch: RowBatch) -> Result<(), ServerError> {
         let epoch = batch.epoch();
         let (to, revision) = (CommitName::default(), Revision::default());
-        let advance = Advance { from: None, to, revision, turn: 0 };
+        let from = self.rows.describe(collection)?.commit;
+        let advance = Advance { from, to, revision, turn: 0 };
         let macs = vec![RowMac([0; 16]); batch.rows().len()];
         self.rows.upsert(collection, &advance, batch, &macs)?;
         Ok(self.rows.activate(collection, &advance, epoch)?)

@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // On another machine, or after this one is lost:
     let restored = directory.join("restored");
-    Vault::restore(&restored, &unlock, &remote, UNWATCHED)?;
+    Vault::restore(&restored, &unlock, &remote, None, UNWATCHED)?;
     let searcher = Vault::open(&restored, &unlock)?.searcher(remote)?;
     let answer = searcher.search(&embed(7.0), &SearchOptions::default())?;
     println!("best: {} ({:.5})", answer.hits[0].id, answer.hits[0].score);

@@ -66,21 +66,21 @@ pub use searcher::Searcher;
 pub use vault::{FitOptions, Vault};
 
 pub use shard_client::vault::{
-    MIN_KEY_FILE_BYTES, PreparedRecovery, RecoveryCode, RecoveryCodeError, Unlock, UnlockKind,
-    VaultAccess, VaultError,
+    BackupAge, BackupNote, Commit, MIN_KEY_FILE_BYTES, PreparedRecovery, RecoveryCode,
+    RecoveryCodeError, Unlock, UnlockKind, VaultAccess, VaultError,
 };
 pub use shard_client::{
     Answer, Balance, CellCount, Choice, ClientError, Collection, Cost, Deleted, Figures, Hit,
     Index, Ingested, KeyOwner, KeySchedule, LayoutChoice, MissingIds, Model, ModelDrift, NewEpoch,
     Progress, RefitReason, SaltedEpoch, SearchOptions, Settings, Timings, TransformKind,
-    TuningRecord, UNWATCHED, Watch, WidthTried,
+    TuningRecord, UNWATCHED, Verified, Watch, WidthTried,
 };
 pub use shard_geometry::{
     Cells, CellsError, Pca, Ranked, Split, Transform, VectorError, VectorSet,
 };
 pub use shard_protocol::{
-    CellHandle, CollectionName, Disclosed, Epoch, Leak, Refusal, RefusalCode, Revision, Row,
-    RowBatch, RowHandle, Transport,
+    CellHandle, CollectionName, CommitName, Disclosed, Epoch, Leak, Refusal, RefusalCode, Revision,
+    Row, RowBatch, RowHandle, Transport,
 };
 #[cfg(feature = "slots")]
 pub use shard_rlwe::slots::SlotsParameters;
@@ -92,9 +92,10 @@ pub use shard_store::EpochStatistics;
 #[cfg(feature = "remote")]
 pub mod remote {
     pub use shard_client::remote::{
-        BackedUp, BackupError, BackupHead, BackupOptions, Fingerprint, FingerprintError,
-        ProxyAddress, PublishOptions, Published, Remote, RemoteError, RemoteOptions, Restored,
-        Retries, SecretToken, ServerAddress, Timeouts, backup_head, describe,
+        BackedUp, BackupError, BackupOptions, Fingerprint, FingerprintError, Head, KeptBackup,
+        Lineage, ProxyAddress, PublishOptions, Published, Pulled, Remote, RemoteError,
+        RemoteOptions, Restored, Retries, SecretToken, ServerAddress, Standing, Timeouts, describe,
+        is_of_vault, kept_backups, standing,
     };
     pub use shard_protocol::{CollectionState, EpochState};
 }

@@ -1,6 +1,7 @@
 //! A collection and the server it is searched through.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use shard_client::{Answer, ClientError, Collection, SearchOptions};
 use shard_geometry::VectorSet;
@@ -11,12 +12,12 @@ use crate::Error;
 /// A collection and the server it is searched through. Keep it: it holds what outlives a request,
 /// the secrets of open sessions. Many threads may search at once.
 pub struct Searcher<T> {
-    collection: Collection,
+    collection: Arc<Collection>,
     searcher: shard_client::Searcher<T>,
 }
 
 impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
-    pub(crate) fn new(collection: Collection, server: T) -> Self {
+    pub(crate) fn new(collection: Arc<Collection>, server: T) -> Self {
         Self { collection, searcher: shard_client::Searcher::new(server) }
     }
 

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use getrandom::SysRng;
 use rand_core::UnwrapErr;
-use shard_client::vault::{KdfCost, PreparedRecovery, Unlock, VaultAccess};
+use shard_client::vault::{BackupAge, Commit, KdfCost, PreparedRecovery, Unlock, VaultAccess};
 use shard_client::{
-    CellCount, ClientError, Collection, Deleted, Ingested, MissingIds, ModelDrift, NewEpoch,
-    Settings, UNWATCHED, Watch,
+    CellCount, ClientError, Collection, Deleted, DerivedRows, Ingested, MissingIds, ModelDrift,
+    NewEpoch, Settings, UNWATCHED, Verified, Watch,
 };
 use shard_geometry::VectorSet;
-use shard_protocol::{RowBatch, Transport};
-use shard_server::Embedded;
+use shard_protocol::{RowBatch, RowHandle, Transport};
+use shard_server::{Embedded, RowSource};
 
 use crate::{Documents, Error, Searcher};
 
@@ -71,9 +71,12 @@ impl Vault {
         self.0.directory()
     }
 
-    /// How many changes led to its present state.
-    pub fn generation(&self) -> u64 {
-        self.0.generation()
+    /// The latest commit: its name, its parent's, and how many changes led to it.
+    ///
+    /// # Errors
+    /// When the vault is damaged or the disk refuses.
+    pub fn head(&self) -> Result<Commit, Error> {
+        Ok(self.0.head()?)
     }
 
     /// What may be done with it.
@@ -123,7 +126,7 @@ impl Vault {
     /// When it is empty, or a query vault.
     pub fn documents(&self) -> Result<Documents, Error> {
         let vectors = shard_client::stored_vectors(&self.0)?;
-        let ids = Collection::open(&self.0)?.index().ids().to_vec();
+        let ids = Collection::open(&self.0)?.index().ids().map(str::to_owned).collect();
         Ok(Documents::from_vectors(ids, vectors)?)
     }
 
@@ -215,6 +218,14 @@ impl Vault {
         Ok(self.0.change_unlock(unlock, KdfCost::default(), &mut rng())?)
     }
 
+    /// The last backup that this copy made, and what has changed since.
+    ///
+    /// # Errors
+    /// When the vault is damaged or the disk refuses.
+    pub fn backup_age(&self) -> Result<BackupAge, Error> {
+        Ok(self.0.backup_age()?)
+    }
+
     /// Whether there is a recovery code.
     pub fn has_recovery(&self) -> bool {
         self.0.has_recovery()
@@ -227,7 +238,7 @@ impl Vault {
     /// When another writer is at work, or this is a query vault.
     pub fn prepare_recovery(&mut self) -> Result<PreparedRecovery, Error> {
         let prepared = self.0.prepare_recovery(&mut rng())?;
-        drop(self.0.transaction()?); // the next step would fail
+        self.0.check_writable()?; // else the next step would fail
         Ok(prepared)
     }
 
@@ -247,16 +258,28 @@ impl Vault {
         &self,
         server: T,
     ) -> Result<Searcher<T>, Error> {
-        Ok(Searcher::new(Collection::open(&self.0)?, server))
+        Ok(Searcher::new(Collection::open(&self.0)?.into(), server))
     }
 
-    /// Searches through a server in this process that holds the published rows. Requests and
-    /// answers cross as the same bytes as on a network.
+    /// Searches through a server in this process, which derives published rows when a search first
+    /// names them. Requests and answers cross as the same bytes as on a network.
     ///
     /// # Errors
-    /// When the vault is empty, a query vault, or a file is damaged.
+    /// When the vault is empty, a query vault, or damaged.
     pub fn embedded(&self) -> Result<Searcher<Embedded>, Error> {
-        self.searcher(Embedded::serving(self.published_rows()?))
+        let rows = DerivedRows::open(&self.0)?;
+        let collection = rows.collection().clone();
+        let server = Embedded::on_demand(collection.epoch(), Derived(rows));
+        Ok(Searcher::new(collection, server))
+    }
+
+    /// Opens every value and holds them against each other: ids and names without a double, a vector
+    /// for every row, rows where the model places their vectors.
+    ///
+    /// # Errors
+    /// When anything is missing, altered or contradicts the rest: the error names it.
+    pub fn verify(&self, watch: &Watch<'_>) -> Result<Verified, Error> {
+        Ok(shard_client::verify_vault(&self.0, watch)?)
     }
 }
 
@@ -264,11 +287,11 @@ impl Vault {
 mod transfers {
     use std::path::Path;
 
+    use shard_client::Watch;
     use shard_client::remote::{
-        self, BackedUp, BackupOptions, Lineage, PublishOptions, Published, Remote, Restored,
+        self, BackedUp, BackupOptions, PublishOptions, Published, Pulled, Remote, Restored,
     };
     use shard_client::vault::Unlock;
-    use shard_client::{ClientError, Collection, Watch};
 
     use super::Vault;
     use crate::Error;
@@ -288,29 +311,39 @@ mod transfers {
             watch: &Watch<'_>,
         ) -> Result<Published, Error> {
             self.require_owner("be published")?;
-            let (collection, rows) = (Collection::open(&self.0)?, self.published_rows()?);
-            let lineage = Lineage {
-                head: collection.head().ok_or(ClientError::SearchOnly)?,
-                commit_at: &|revision| collection.commit_at(revision),
-            };
-            Ok(remote::publish(&collection, &rows, lineage, options, server, watch)?)
+            Ok(remote::publish(&self.0, options, server, watch)?)
         }
 
-        /// Keeps the vault's sealed files on a server, sending what changed.
+        /// Brings this copy of the vault to the state that is published, and repeats its own changes
+        /// on top. A query vault is brought forward within its epoch.
         ///
         /// # Errors
-        /// When the server keeps another vault or a later state of this one, refuses or cannot be
-        /// reached, or this is a query vault.
+        /// When nothing is published, the collection is another vault's, the two copies parted too
+        /// long ago, the epoch of a query vault has ended, or the server cannot be reached. Nothing
+        /// has changed then.
+        pub fn pull(&mut self, server: &Remote, watch: &Watch<'_>) -> Result<Pulled, Error> {
+            Ok(remote::pull(&mut self.0, server, watch, &mut super::rng())?)
+        }
+
+        /// Verifies the vault and keeps it on a server beside earlier backups, sending what changed.
+        ///
+        /// # Errors
+        /// When the vault is damaged or a query vault, the server keeps another vault or a state that
+        /// this copy did not come from, what was sent does not come back, or the server refuses or
+        /// cannot be reached.
         pub fn backup(
-            &mut self,
+            &self,
             server: &Remote,
             options: BackupOptions,
             watch: &Watch<'_>,
         ) -> Result<BackedUp, Error> {
-            Ok(remote::backup(&mut self.0, options, server, watch)?)
+            let done = remote::backup(&self.0, options, server, watch)?;
+            self.0.note_backup(&server.address().to_string(), done.commit, done.made)?;
+            Ok(done)
         }
 
-        /// Fetches the vault that a server keeps into a directory that is empty or does not exist.
+        /// Fetches a vault that a server keeps into a directory that is empty or does not exist: the
+        /// newest backup, or with `at` the newest of the commit whose name begins like that.
         ///
         /// # Errors
         /// When there is no backup, it is damaged, `unlock` does not open it, or the disk refuses.
@@ -318,10 +351,20 @@ mod transfers {
             directory: impl AsRef<Path>,
             unlock: &Unlock,
             server: &Remote,
+            at: Option<&str>,
             watch: &Watch<'_>,
         ) -> Result<Restored, Error> {
-            Ok(remote::restore(server, directory.as_ref(), unlock, watch)?)
+            Ok(remote::restore(server, directory.as_ref(), unlock, at, watch)?)
         }
+    }
+}
+
+/// Rows of a vault, for an embedded server.
+struct Derived(DerivedRows);
+
+impl RowSource for Derived {
+    fn rows(&self, handles: &[RowHandle]) -> Result<RowBatch, String> {
+        self.0.rows(handles).map_err(|error| error.to_string())
     }
 }
 

@@ -52,7 +52,7 @@ pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
     bar.finish_and_clear();
     done?;
     let protecting = start.elapsed();
-    let searcher = vault.embedded()?;
+    let searcher = vault.searcher(Embedded::serving(vault.published_rows()?))?;
     let held = searcher.server().statistics();
     output.line(protected(&searcher, &held, protecting))?;
 

@@ -67,12 +67,17 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
         String::new()
     };
     output.line(format!(
-        "{} documents added, {} replaced, {deleted}{} in the vault ({seconds:.1} s)",
+        "{} documents added, {} replaced, {}{deleted}{} in the vault ({seconds:.1} s)",
         grouped(done.added),
         grouped(done.replaced),
+        if done.unchanged > 0 {
+            format!("{} unchanged, ", grouped(done.unchanged))
+        } else {
+            String::new()
+        },
         grouped(collection.index().rows()),
     ))?;
-    if !done.fitted {
+    if !done.fitted && done.added + done.replaced + done.deleted > 0 {
         publish_next(&output, &arguments.vault.vault)?;
     }
     let drift = vault.drift()?;
@@ -80,6 +85,7 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     output.result(&json!({
         "added": done.added,
         "replaced": done.replaced,
+        "unchanged": done.unchanged,
         "deleted": done.deleted,
         "documents": collection.index().rows(),
         "fitted": done.fitted,

@@ -13,6 +13,7 @@ pub mod ingest;
 pub mod init;
 pub mod passphrase;
 pub mod publish;
+pub mod pull;
 pub mod recovery;
 pub mod refit;
 pub mod rekey;
@@ -32,7 +33,7 @@ use clap::CommandFactory;
 use shard::Vault;
 
 use crate::args::Arguments;
-use crate::output::{Output, printable};
+use crate::output::{Output, moment, printable};
 
 /// Prints completions.
 pub fn completions(shell: clap_complete::Shell) -> Result<()> {
@@ -44,6 +45,22 @@ pub fn completions(shell: clap_complete::Shell) -> Result<()> {
 /// How many documents a vault holds.
 fn documents(vault: &Vault) -> Result<usize> {
     Ok(vault.collection()?.map_or(0, |collection| collection.index().rows()))
+}
+
+/// Says so when the last backup is older than the vault, or than what opens it.
+fn say_backup_age(output: &Output<'_>, vault: &Vault, directory: &Path) -> Result<()> {
+    let age = vault.backup_age()?;
+    let Some(last) = &age.last else { return Ok(()) };
+    let since = match (age.vault_changed, age.unlock_changed) {
+        (false, false) => return Ok(()),
+        (true, false) => "the vault has changed since",
+        (false, true) => "it opens with what opened the vault then",
+        (true, true) => "the vault has changed since, and it opens with what opened it then",
+    };
+    let directory = printable(&directory.display().to_string());
+    let (when, server) = (moment(last.made()), printable(&last.server));
+    output.line(format!("the last backup is of {when}: {since}"))?;
+    output.line(format!("next: shard backup {directory} --server {server}"))
 }
 
 /// What is left to do after the rows of a vault have changed.

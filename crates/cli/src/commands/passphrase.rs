@@ -41,5 +41,6 @@ pub fn run(arguments: &Passphrase, json: Option<&Path>) -> Result<()> {
     chosen.announce();
     let kind = chosen.unlock.kind();
     output.line(format!("from now on the new {kind} opens the vault, and the old one does not"))?;
+    super::say_backup_age(&output, &vault, &arguments.vault.vault)?;
     output.result(&json!({ "vault": arguments.vault.vault, "unlock": kind.to_string() }))
 }

@@ -22,20 +22,24 @@ pub fn run(arguments: &Publish, json: Option<&Path>) -> Result<()> {
     bar.finish_and_clear();
     let done = done?;
     output.line(format!(
-        "{} rows sent, {} deleted, {} unchanged ({}); epoch {} is searched at {}",
+        "{} rows sent, {} deleted, {} unchanged ({}, and {} for other copies); epoch {} is searched \
+         at {}",
         grouped(done.uploaded),
         grouped(done.deleted),
         grouped(done.unchanged),
         bytes(done.bytes as f64),
+        bytes(done.state_bytes as f64),
         done.epoch,
         server.address(),
     ))?;
+    super::say_backup_age(&output, &vault, &arguments.vault.vault)?;
     output.result(&json!({
         "server": server.address().to_string(),
         "uploaded": done.uploaded,
         "deleted": done.deleted,
         "unchanged": done.unchanged,
         "bytes": done.bytes,
+        "state_bytes": done.state_bytes,
         "epoch": done.epoch.0,
         "activated": done.activated,
     }))

@@ -38,5 +38,6 @@ pub fn run(arguments: &Recovery, json: Option<&Path>) -> Result<()> {
     if replaced {
         output.line("the code made before opens nothing any more")?;
     }
-    output.line(format!("when it is needed: shard passphrase {directory} --recovery"))
+    output.line(format!("when it is needed: shard passphrase {directory} --recovery"))?;
+    super::say_backup_age(&output, &vault, &arguments.vault.vault)
 }

@@ -57,7 +57,9 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
             let parallel = arguments.parallel.unwrap_or(2 * cores);
             let searcher = vault.searcher(remote)?;
             let outcome = batch.search(&searcher, parallel, &output);
-            remote::warn_if_apart(searcher.server(), searcher.collection());
+            if outcome.is_ok() {
+                remote::warn_if_apart(searcher.server(), searcher.collection());
+            }
             outcome.map_err(|error| {
                 // What has a context says already what happened.
                 if !error.chain().next().is_some_and(|outermost| outermost.is::<Error>()) {

@@ -66,6 +66,11 @@ pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
             collection.revision()
         ))?,
     }
+    let head = vault.head()?;
+    output.line(format!("commit       {} (revision {})", head.name, head.generation))?;
+    if drift.is_some() {
+        super::say_backup_age(&output, &vault, &arguments.vault.vault)?;
+    }
     let server = match &arguments.server {
         Some(address) => {
             let server = remote::connect(address, &arguments.connection)?;
@@ -79,6 +84,7 @@ pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
     output.result(&json!({
         "access": if drift.is_some() { "owner" } else { "query" },
         "revision": collection.revision().0,
+        "commit": collection.commit().to_string(),
         "recovery": vault.has_recovery(),
         "drift": drift.as_ref().map(drift::report),
         "refit_due": drift.as_ref().map(drift::reasons),

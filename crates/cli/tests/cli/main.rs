@@ -9,6 +9,7 @@ mod eval;
 mod exact;
 mod ingest;
 mod journey;
+mod machines;
 mod page;
 mod remote;
 mod rows;

@@ -15,7 +15,7 @@ use crate::support::{
 const TOKEN: &str = "shard_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG";
 
 /// A desk with a vault, and a server that wants a token.
-fn world() -> (Desk, Listening, Vec<String>) {
+pub fn world() -> (Desk, Listening, Vec<String>) {
     let desk = Desk::with_vault("4", &random_rows(80, 12, 1));
     desk.write("token", format!("{TOKEN}\n"));
     let listening = Listening::tls(Served::new(Some(TOKEN)));
@@ -26,12 +26,12 @@ fn world() -> (Desk, Listening, Vec<String>) {
 }
 
 /// A command on the vault with these flags.
-fn command<'a>(name: &'a str, vault: &'a str, flags: &'a [String]) -> Vec<&'a str> {
+pub fn command<'a>(name: &'a str, vault: &'a str, flags: &'a [String]) -> Vec<&'a str> {
     let flags = flags.iter().map(String::as_str);
     [name, vault, "--key-file", KEY].into_iter().chain(flags).collect()
 }
 
-fn report(desk: &Desk, name: &str, vault: &str, flags: &[String]) -> Value {
+pub fn report(desk: &Desk, name: &str, vault: &str, flags: &[String]) -> Value {
     let command = [&command(name, vault, flags)[..], &["--json", "-"]].concat();
     parsed(&desk.succeeds(&command))
 }
@@ -76,15 +76,15 @@ fn a_published_vault_is_searched_as_an_embedded_one() {
 fn a_vault_comes_back_from_the_server_with_nothing_but_what_opens_it() {
     let (desk, _listening, flags) = world();
     let saved = report(&desk, "backup", VAULT, &flags);
-    assert!(number(&saved, "sent") > number(&saved, "bytes"));
-    assert!(number(&report(&desk, "backup", VAULT, &flags), "sent") < 3000.0);
+    assert_eq!(number(&saved, "sent"), number(&saved, "bytes"));
+    let again = report(&desk, "backup", VAULT, &flags);
+    assert_eq!((number(&again, "sent"), number(&again, "kept")), (0.0, 2.0));
     let found = desk.found(&[]);
-    let files = |vault: &str| {
-        let mut files = desk.snapshot(vault);
-        files.remove("LOCK");
-        files
+    let head = |vault: &str| {
+        let status = desk.succeeds(&["status", vault, "--key-file", KEY, "--json", "-"]);
+        parsed(&status)["commit"].as_str().unwrap().to_owned()
     };
-    let before = files(VAULT);
+    let before = head(VAULT);
     fs::remove_dir_all(desk.path(VAULT)).unwrap();
 
     desk.write("wrong", [8; 32]);
@@ -92,12 +92,20 @@ fn a_vault_comes_back_from_the_server_with_nothing_but_what_opens_it() {
     wrong[3] = "wrong";
     desk.refused(&wrong, &["key file"]);
     assert!(!desk.path(VAULT).exists());
-    assert!(!desk.path(".vault.restoring").exists());
 
     report(&desk, "restore", VAULT, &flags);
-    assert!(files(VAULT) == before);
+    assert_eq!(head(VAULT), before);
     assert_eq!(desk.found(&[]), found);
-    desk.refused(&command("restore", VAULT, &flags), &["not an empty directory"]);
+    desk.succeeds(&["verify", VAULT, "--key-file", KEY]);
+    desk.refused(&command("restore", VAULT, &flags), &["already a vault"]);
+    let listed = report(&desk, "backup", VAULT, &[&flags[..], &["--list".to_owned()]].concat());
+    assert_eq!(listed["backups"].as_array().unwrap().len(), 2);
+    assert_eq!(listed["backups"][0]["commit"], before.as_str());
+    let at = ["--at".to_owned(), before[..6].to_owned()];
+    report(&desk, "restore", "older", &[&flags[..], &at].concat());
+    let none = ["--at".to_owned(), "zz".to_owned()];
+    let none = [&flags[..], &none].concat();
+    desk.refused(&command("restore", "other", &none), &["none of the 2 backups", "--list"]);
 }
 
 #[test]
@@ -157,15 +165,16 @@ fn an_outdated_copy_is_told_so() {
     desk.write("ids", "a\nb\nc\nd\ne\n");
     desk.ingest(&["more.npy", "--ids", "ids"]);
     published(&desk, &flags);
-    desk.refused(
-        &command("publish", "old", &flags),
-        &["the server is at revision", "shard restore"],
-    );
+    desk.refused(&command("publish", "old", &flags), &["the server is at revision", "shard pull"]);
     let search = [&command("search", "old", &flags)[..], &["--query", "query.npy"]].concat();
     let output = desk.shard(&search).output().unwrap();
     assert!(output.status.success());
     let warning = String::from_utf8(output.stderr).unwrap();
     assert!(warning.starts_with("warning: this vault is older"), "{warning}");
+    let pulled = report(&desk, "pull", "old", &flags);
+    assert_eq!((number(&pulled, "from"), number(&pulled, "to")), (2.0, 3.0));
+    let output = desk.shard(&search).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty());
     let status = report(&desk, "status", VAULT, &flags);
     assert_eq!(status["server"]["revision"], status["server"]["vault_revision"]);
     assert!(desk.succeeds(&command("status", VAULT, &flags)).contains("as in the vault"));
@@ -257,5 +266,6 @@ fn ctrl_c_prints_what_is_done_and_exits_130() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.matches("query ").count(), done.len());
     let words = format!("{} of 200 queries were answered", done.len());
-    assert!(String::from_utf8(output.stderr).unwrap().contains(&words));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains(&words), "{said}");
 }

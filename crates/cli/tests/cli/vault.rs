@@ -1,6 +1,6 @@
 //! A vault from outside: what opens it, what does not, damage, and two writers.
 
-use std::fs::{self, File};
+use std::fs;
 
 use crate::support::{Desk, KEY, VAULT, random_rows, refusal, succeeded};
 
@@ -88,7 +88,7 @@ fn a_new_key_file_is_made_private_and_announced() {
         use std::os::unix::fs::PermissionsExt;
         let mode = |name| fs::metadata(desk.path(name)).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode("new"), mode(VAULT)), (0o600, 0o700));
-        assert_eq!((mode("vault/KEYRING"), mode("vault/MANIFEST")), (0o600, 0o600));
+        assert_eq!((mode("vault/KEYRING"), mode("vault/vault.sqlite")), (0o600, 0o600));
     }
 }
 
@@ -149,89 +149,89 @@ fn commands_need_a_vault() {
     assert!(!desk.path("none").exists() && !desk.path("status.json").exists());
 }
 
-/// Every file of a vault in use, with a command that needs it.
-const FILES: [(&str, &[&str]); 8] = [
-    ("KEYRING", &["search", VAULT, "--query", "query.npy"]),
-    ("MANIFEST", &["search", VAULT, "--query", "query.npy"]),
-    ("settings-", &["status", VAULT]),
-    ("model-", &["search", VAULT, "--query", "query.npy"]),
-    ("index-", &["search", VAULT, "--query", "query.npy"]),
-    ("release-", &["search", VAULT, "--query", "query.npy"]),
-    ("vectors-", &["ingest", VAULT, "docs.npy"]),
-    ("upkeep-", &["status", VAULT]),
-];
+/// Commands that need the whole of a vault: whatever is damaged, one of them notices.
+const COMMANDS: [&[&str]; 2] =
+    [&["verify", VAULT], &["backup", VAULT, "--server", "http://127.0.0.1:1/x"]];
 
-/// Damages each file of a vault in turn, in every given way (`None` removes it): the command that
-/// needs it must give the reasons and change nothing, and the vault must work again once the file
-/// is back.
-fn every_file_damaged(
-    ways: impl Fn(&[u8]) -> Vec<Option<Vec<u8>>>,
-    reasons: impl for<'n> Fn(&'n str) -> Vec<&'n str>,
-) {
+/// Damages a file of a vault in every given way (`None` removes it): commands must name the file and
+/// change nothing, and the vault must work again once the file is back.
+fn damaged(name: &str, ways: impl Fn(&[u8]) -> Vec<Option<Vec<u8>>>, reasons: &[&str]) {
     let desk = Desk::with_small_vault();
-    let good = desk.snapshot(VAULT);
-    let found = desk.found(&[]);
-    assert_eq!(good.len(), FILES.len() + 1, "FILES lists all but LOCK, which is empty");
-    for (prefix, command) in FILES {
-        let (name, bytes) = good.iter().find(|(name, _)| name.starts_with(prefix)).unwrap();
-        let file = format!("{VAULT}/{name}");
-        for damaged in ways(bytes) {
-            match damaged {
-                Some(damaged) => desk.write(&file, damaged),
-                None => fs::remove_file(desk.path(&file)).unwrap(),
-            }
-            let before = desk.snapshot(VAULT);
-            desk.refused(&[command, &["--key-file", KEY]].concat(), &reasons(name));
-            assert!(desk.snapshot(VAULT) == before, "{command:?} changed a damaged vault");
+    let (good, found) = (desk.snapshot(VAULT), desk.found(&[]));
+    let (file, bytes) = (format!("{VAULT}/{name}"), &good[name]);
+    for damage in ways(bytes) {
+        match &damage {
+            Some(damage) => desk.write(&file, damage),
+            None => fs::remove_file(desk.path(&file)).unwrap(),
         }
+        for command in COMMANDS {
+            let output = desk.shard(&[command, &["--key-file", KEY]].concat()).output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            assert!(reasons.iter().all(|reason| said.contains(reason)), "{command:?}: {said}");
+        }
+        let kept = fs::read(desk.path(&file)).ok();
+        assert!(kept == damage, "a damaged vault was changed");
         desk.write(&file, bytes);
     }
-    assert!(desk.snapshot(VAULT) == good);
     assert_eq!(desk.found(&[]), found);
 }
 
 #[test]
 fn a_truncated_file_is_named() {
     let cut = |bytes: &[u8]| {
-        [0, 10, bytes.len() / 2, bytes.len() - 1]
-            .map(|length| Some(bytes[..length].to_vec()))
-            .into()
+        [10, bytes.len() / 2, bytes.len() - 1].map(|length| Some(bytes[..length].to_vec())).into()
     };
-    every_file_damaged(cut, |name| vec![name, "truncated"]);
+    damaged("KEYRING", cut, &["KEYRING", "truncated"]);
+    damaged("vault.sqlite", cut, &["vault.sqlite"]);
 }
 
 #[test]
 fn a_flipped_bit_is_noticed_and_named() {
-    // The first eight bytes say that it is a file of ours, and the next two of which version.
-    let flip = |bytes: &[u8]| {
-        [0, 9, 12, 40, bytes.len() / 2, bytes.len() - 1]
-            .map(|at| {
+    let flip = |places: &'static [usize]| {
+        move |bytes: &[u8]| {
+            let flipped = |&at: &usize| {
                 let mut bytes = bytes.to_vec();
                 bytes[at] ^= 0x10;
                 Some(bytes)
-            })
-            .into()
+            };
+            places.iter().map(flipped).collect()
+        }
     };
-    every_file_damaged(flip, |name| vec![name]);
+    damaged("KEYRING", flip(&[0, 9, 12, 40, 100, 208]), &["KEYRING"]);
+    // Among the values and the root, which fill the pages from their ends.
+    let ends = |bytes: &[u8]| {
+        let pages = (2..bytes.len() / (32 << 10)).map(|page| (page + 1) * (32 << 10) - 100);
+        let flipped = |at: usize| {
+            let mut bytes = bytes.to_vec();
+            bytes[at] ^= 0x10;
+            Some(bytes)
+        };
+        let used = pages.filter(|&at| bytes[at..at + 64].iter().any(|&byte| byte != 0));
+        let all: Vec<_> = used.map(flipped).collect();
+        assert!(!all.is_empty());
+        all
+    };
+    damaged("vault.sqlite", ends, &["vault.sqlite"]);
 }
 
 #[test]
 fn a_missing_file_is_named() {
-    every_file_damaged(
-        |_| vec![None],
-        |name| match name {
-            "MANIFEST" => vec![VAULT, "no manifest"],
-            _ => vec![name, "missing"],
-        },
-    );
+    damaged("vault.sqlite", |_| vec![None], &["vault.sqlite", "gone"]);
+    let desk = Desk::with_small_vault();
+    fs::remove_file(desk.path("vault/KEYRING")).unwrap();
+    desk.refused(&["status", VAULT, "--key-file", KEY], &["KEYRING", "gone"]);
+    desk.refused(&["init", VAULT, "--key-file", KEY], &["not empty"]);
 }
 
 #[test]
 fn a_second_writer_is_turned_away_and_readers_are_not() {
     let desk = Desk::with_small_vault();
-    let lock = File::options().write(true).open(desk.path("vault/LOCK")).unwrap();
-    lock.lock().unwrap();
-    desk.ingest_refused(&["docs.npy"], &[VAULT, "another process is writing"]);
-    drop(lock);
+    let found = desk.found(&[]);
+    let writer = desk.another_writer();
+    let ingest = ["ingest", VAULT, "docs.npy", "--key-file", KEY];
+    desk.refused(&ingest, &[VAULT, "another process is writing"]);
+    assert_eq!(desk.found(&[]), found, "readers wait for nobody");
+    drop(writer);
     desk.ingest(&["docs.npy"]);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rand_core::CryptoRng;
 
-use super::draft::Draft;
+use super::change::Change;
 use crate::error::ClientError;
 use crate::vault::Vault;
 
@@ -28,7 +28,7 @@ pub struct Deleted {
     pub documents: usize,
 }
 
-/// Deletes documents from index, vectors and published rows. Either all of them are gone afterwards or
+/// Deletes documents. Either all of them are gone afterwards or
 /// nothing has changed.
 ///
 /// # Errors
@@ -41,14 +41,13 @@ pub fn delete_documents(
     rng: &mut impl CryptoRng,
 ) -> Result<Deleted, ClientError> {
     vault.require_owner("delete documents")?;
-    let transaction = vault.transaction()?;
-    let mut draft = Draft::open(transaction.vault())?;
+    let mut change = Change::begin(vault.transaction(rng)?)?;
     let mut rows = BTreeSet::new();
     let mut missing = Vec::new();
-    let known = draft.index.rows_by_id();
-    for id in ids {
-        match known.get(id.as_str()) {
-            Some(row) => drop(rows.insert(*row)),
+    let places = change.rows_of(ids.iter().map(String::as_str));
+    for (id, row) in ids.iter().zip(places) {
+        match row {
+            Some(row) => drop(rows.insert(row)),
             None => missing.push(id.clone()),
         }
     }
@@ -56,14 +55,11 @@ pub fn delete_documents(
         return Err(ClientError::UnknownIds(missing));
     }
     let rows: Vec<u32> = rows.into_iter().collect();
-    let documents = draft.index.rows() - rows.len();
+    let documents = change.collection.index().rows() - rows.len();
     if documents == 0 {
         return Err(ClientError::NothingLeft(rows.len()));
     }
-    if !rows.is_empty() {
-        draft.remove(&rows)?;
-        draft.settle()?;
-        draft.commit(transaction, rng)?;
-    }
+    change.remove(&rows)?;
+    change.commit(rng)?;
     Ok(Deleted { deleted: rows.len(), missing, documents })
 }

@@ -1,20 +1,29 @@
-//! New epochs: every row under another key and another name.
+//! Epochs: every row under another key and another name.
 //!
-//! Both ways replace the published rows as a whole. The server goes from the old epoch to the new one when
-//! the new one is published; until then it holds rows that this vault can no longer search.
+//! The server goes from the old epoch to the new one when the new one is published; until then it
+//! holds rows that this vault can no longer search. The documents' own vectors stay as they are
+//! stored.
+
+use std::ops::{ControlFlow, Range};
 
 use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
-use shard_protocol::Epoch;
+use shard_protocol::{Epoch, RowHandle};
 
-use super::draft::Draft;
-use super::ingest::Documents;
-use super::{Collection, model_drift, stored_vectors, vault_settings};
+use super::change::record_of;
+use super::chunk::RoutingRows;
+use super::journal::Journal;
+use super::rows::stored_vectors_of;
+use super::{Collection, Names, drift_of, encode_settings, settings_of};
+use crate::canary::{draw_canaries, encode_canaries};
+use crate::drift::ModelDrift;
 use crate::error::ClientError;
 use crate::keys::{KeySchedule, SaltedEpoch};
-use crate::progress::Watch;
-use crate::settings::CellCount;
-use crate::vault::{FileKind, Vault};
+use crate::model::{Model, Placed};
+use crate::progress::{Progress, Watch, stretch};
+use crate::protect::assign_handle;
+use crate::settings::{CellCount, Settings};
+use crate::vault::{Slot, Transaction, Vault};
 
 /// An epoch that has begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +35,7 @@ pub struct NewEpoch {
 }
 
 /// Fits a new model to the documents as they are now, with the settings of the vault, and begins a
-/// new epoch with it. `cells`, if it is given, becomes the setting of the vault in the same change.
+/// new epoch with it. With `cells`, the vault goes over to another number of keys.
 ///
 /// # Errors
 /// When the vault is empty, a query vault or being written to, no model can be fitted, or the disk
@@ -39,22 +48,20 @@ pub fn refit(
     rng: &mut impl CryptoRng,
 ) -> Result<NewEpoch, ClientError> {
     vault.require_owner("be refitted")?;
-    let mut transaction = vault.transaction()?;
-    let vault = transaction.vault();
-    let before = Collection::open(vault)?;
-    let vectors = stored_vectors(vault)?;
-    let epoch = next(&before, rng);
-    let mut settings = vault_settings(vault)?;
-    settings.cells = cells.unwrap_or(settings.cells);
-    let documents = Documents { ids: before.index.ids(), vectors: &vectors, sample_queries };
-    let keys = KeySchedule::new(vault.master()?, &epoch);
-    let draft = Draft::fitted(&settings, epoch, keys, &documents, watch)?;
-    if cells.is_some() {
-        let json = serde_json::to_vec(&settings).expect("settings are plain data");
-        transaction.write(FileKind::Settings, &json, rng)?;
+    let mut transaction = vault.transaction(rng)?;
+    let held = Held::read(&transaction)?;
+    let mut settings = settings_of(transaction.before())?;
+    if let Some(cells) = cells {
+        settings = settings.with_cells(cells);
+        settings.check()?;
+        transaction.put(Slot::Settings, &encode_settings(&settings), rng)?;
     }
-    draft.commit(transaction, rng)?;
-    Ok(NewEpoch { epoch: epoch.epoch, documents: vectors.rows() })
+    let epoch = held.next_epoch(rng);
+    let plan = FitPlan::new(&settings, &held.vectors, sample_queries, watch);
+    let fitted = Model::fit(&settings, epoch, &held.vectors, sample_queries, &plan.fitting())?;
+    let begun = held.write(transaction, fitted, Drift::Fitted, &plan.writing(), rng)?;
+    plan.finish();
+    Ok(begun)
 }
 
 /// Begins a new epoch with the same model: fresh keys, names and canaries. Query vaults exported
@@ -69,23 +76,191 @@ pub fn rekey(
     rng: &mut impl CryptoRng,
 ) -> Result<NewEpoch, ClientError> {
     vault.require_owner("be rekeyed")?;
-    let transaction = vault.transaction()?;
-    let vault = transaction.vault();
-    let before = Collection::open(vault)?;
-    let vectors = stored_vectors(vault)?;
-    let epoch = next(&before, rng);
-    let Collection { model, index, .. } = before;
-    let documents = Documents { ids: index.ids(), vectors: &vectors, sample_queries: None };
-    let keys = KeySchedule::new(vault.master()?, &epoch);
-    let late: Vec<bool> = (0..index.rows() as u32).map(|row| index.is_late(row)).collect();
-    let drift = (model_drift(vault)?, &late[..]);
-    let draft = Draft::rekeyed(model.in_epoch(epoch), keys, &documents, drift, watch)?;
-    draft.commit(transaction, rng)?;
-    Ok(NewEpoch { epoch: epoch.epoch, documents: vectors.rows() })
+    let transaction = vault.transaction(rng)?;
+    let mut held = Held::read(&transaction)?;
+    let epoch = held.next_epoch(rng);
+    let drift = drift_of(transaction.before())?;
+    let placed = held.placed();
+    let model = held.model.take().expect("it was just read").in_epoch(epoch);
+    held.write(transaction, (model, placed), Drift::Kept(drift), watch, rng)
 }
 
-fn next(collection: &Collection, rng: &mut impl CryptoRng) -> SaltedEpoch {
-    let epoch = collection.epoch().0.checked_add(1);
-    let epoch = Epoch(epoch.expect("epochs are begun one by one, fewer than 2^64 times"));
-    SaltedEpoch::begin(epoch, rng)
+/// How the time of fitting a model and writing what follows from it is told.
+pub(super) struct FitPlan<'a> {
+    watch: &'a Watch<'a>,
+    fit: u64,
+    write: u64,
+    total: u64,
 }
+
+impl<'a> FitPlan<'a> {
+    pub(super) fn new(
+        settings: &Settings,
+        vectors: &VectorSet,
+        queries: Option<&VectorSet>,
+        watch: &'a Watch<'a>,
+    ) -> Self {
+        let (rows, width) = (vectors.rows(), vectors.width());
+        let fit = Model::fit_work(settings, rows, width, queries.map(VectorSet::rows));
+        let write = WRITE_TIME * (rows * width) as u64;
+        let total = fit + write + ModelDrift::measure_work(rows, width);
+        Self { watch, fit, write, total }
+    }
+
+    /// The part that the fit is.
+    pub(super) fn fitting(&self) -> impl Fn(Progress) -> ControlFlow<()> + Sync + 'a {
+        stretch(self.watch, 0, self.fit, self.total)
+    }
+
+    /// The part that writing is.
+    pub(super) fn writing(&self) -> impl Fn(Progress) -> ControlFlow<()> + Sync + 'a {
+        stretch(self.watch, self.fit, self.write, self.total)
+    }
+
+    /// All of it is done, and committed: it cannot be ended any more.
+    pub(super) fn finish(&self) {
+        let _ = (self.watch)(Progress { done: self.total, total: self.total });
+    }
+}
+
+/// Picoseconds of one core to encode, seal and write a row, for each of its coordinates.
+const WRITE_TIME: u64 = 12_000;
+
+/// What becomes of the record of drift.
+pub(super) enum Drift {
+    /// The model was just fitted to these documents.
+    Fitted,
+    /// The model stays, and so does what was recorded of it.
+    Kept(ModelDrift),
+}
+
+/// Documents and the chunks they are stored in.
+pub(super) struct Layout<'a> {
+    pub(super) ids: &'a [String],
+    pub(super) vectors: &'a VectorSet,
+    pub(super) spans: &'a [(u32, Range<usize>)],
+}
+
+/// A collection that goes over to another epoch.
+struct Held {
+    /// Taken by whoever keeps it.
+    model: Option<Model>,
+    epoch: Epoch,
+    ids: Vec<String>,
+    rows: RoutingRows,
+    vectors: VectorSet,
+    spans: Vec<(u32, Range<usize>)>,
+}
+
+impl Held {
+    fn read(transaction: &Transaction<'_>) -> Result<Self, ClientError> {
+        let before = transaction.before();
+        let collection = Collection::read(transaction.vault(), before)?;
+        let vectors = stored_vectors_of(before, &collection)?;
+        let Collection { model, index, .. } = collection;
+        let span = |chunk: &crate::index::ChunkSpan| {
+            (chunk.number, chunk.first as usize..(chunk.first + chunk.rows) as usize)
+        };
+        Ok(Self {
+            epoch: model.epoch(),
+            model: Some(model),
+            ids: index.ids().map(str::to_owned).collect(),
+            spans: index.chunks().iter().map(span).collect(),
+            rows: index.into_rows(),
+            vectors,
+        })
+    }
+
+    fn next_epoch(&self, rng: &mut impl CryptoRng) -> SaltedEpoch {
+        let epoch = self.epoch.0.checked_add(1);
+        let epoch = Epoch(epoch.expect("epochs are begun one by one, fewer than 2^64 times"));
+        SaltedEpoch::begin(epoch, rng)
+    }
+
+    /// The documents as the present model sees them, which is recorded.
+    fn placed(&mut self) -> Placed {
+        Placed {
+            prefix_width: self.rows.prefix_width,
+            prefixes: std::mem::take(&mut self.rows.prefixes),
+            residual_norms: std::mem::take(&mut self.rows.residual_norms),
+            cells: self.rows.take_cells(),
+            energies: Vec::new(),
+        }
+    }
+
+    fn write(
+        self,
+        mut transaction: Transaction<'_>,
+        fitted: (Model, Placed),
+        drift: Drift,
+        watch: &Watch<'_>,
+        rng: &mut impl CryptoRng,
+    ) -> Result<NewEpoch, ClientError> {
+        let epoch = fitted.0.epoch();
+        let layout = Layout { ids: &self.ids, vectors: &self.vectors, spans: &self.spans };
+        let late = match drift {
+            Drift::Fitted => &[][..],
+            Drift::Kept(_) => &self.rows.late,
+        };
+        let drift = write_epoch(&mut transaction, fitted, &layout, drift, late, watch, rng)?;
+        transaction.put(Slot::Drift, &drift.encode(), rng)?;
+        Journal::Epoch.record(&mut transaction, rng)?;
+        transaction.commit(rng)?;
+        Ok(NewEpoch { epoch, documents: self.ids.len() })
+    }
+}
+
+/// Begins an epoch: writes the model, canaries, and what routing needs of every row under its keys
+/// and names. `late` says which rows came after the fit; none, if it is empty.
+pub(super) fn write_epoch(
+    transaction: &mut Transaction<'_>,
+    (model, placed): (Model, Placed),
+    layout: &Layout<'_>,
+    drift: Drift,
+    late: &[bool],
+    watch: &Watch<'_>,
+    rng: &mut impl CryptoRng,
+) -> Result<ModelDrift, ClientError> {
+    let epoch = *model.salted_epoch();
+    let keys = KeySchedule::new(transaction.vault().master()?, &epoch);
+    let mut in_use = std::collections::HashSet::with_capacity(layout.ids.len());
+    let handles: Vec<RowHandle> =
+        layout.ids.iter().map(|id| assign_handle(&keys, id, None, 0, &mut in_use)).collect();
+    let canaries = draw_canaries(&model, &keys, &placed.residual_norms, &mut in_use)?;
+    transaction.begin_epoch(epoch)?;
+    transaction.put(Slot::Model, &model.encode(), rng)?;
+    transaction.put(Slot::Canaries, &encode_canaries(&canaries), rng)?;
+    let names = Names { first_attempt: 0, rows: layout.ids.len() as u64 };
+    transaction.put(Slot::Names, &names.encode(), rng)?;
+    let routing = |(number, span): &(u32, Range<usize>)| {
+        let mut rows = RoutingRows::empty(placed.prefix_width, placed.cells.is_some());
+        for at in span.clone() {
+            let is_late = late.get(at).copied().unwrap_or(false);
+            let vector = layout.vectors.row(at);
+            let id = &layout.ids[at];
+            rows.push(&record_of(&placed, at, id, handles[at], vector, is_late));
+        }
+        (Slot::Routing(*number), rows.encode())
+    };
+    let total = layout.ids.len() as u64;
+    for spans in layout.spans.chunks(SPANS_AT_ONCE) {
+        transaction.put_many(spans, routing, rng)?;
+        let done = spans.last().map_or(0, |(_, span)| span.end as u64);
+        if watch(Progress { done, total }).is_break() {
+            return Err(ClientError::Cancelled);
+        }
+    }
+    match drift {
+        Drift::Kept(drift) => Ok(drift),
+        Drift::Fitted => {
+            let Placed { energies, .. } = placed;
+            transaction.refresh();
+            let collection = Collection::read(transaction.vault(), transaction.before())?;
+            ModelDrift::at_fit(&collection.model, &collection.index, layout.vectors, &energies)
+        }
+    }
+}
+
+/// Chunks that are sealed before they are written: enough for every core, few enough to stay in
+/// memory.
+pub(super) const SPANS_AT_ONCE: usize = 256;

@@ -1,17 +1,22 @@
 //! Documents into a vault.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
 use shard_protocol::Epoch;
 
-use super::draft::Draft;
-use super::vault_settings;
+use super::change::Change;
+use super::chunk::{encode_vectors, rows_per_chunk};
+use super::epoch::{Drift, FitPlan, Layout, SPANS_AT_ONCE, write_epoch};
+use super::journal::Journal;
+use super::settings_of;
 use crate::error::ClientError;
-use crate::keys::{KeySchedule, SaltedEpoch};
+use crate::keys::SaltedEpoch;
+use crate::model::Model;
 use crate::progress::Watch;
-use crate::vault::{FileKind, Vault};
+use crate::vault::{Slot, Transaction, Vault};
 
 /// Longest id that is stored.
 const MAX_ID_BYTES: usize = 65_535;
@@ -24,8 +29,10 @@ const FIRST_EPOCH: Epoch = Epoch(1);
 pub struct Ingested {
     /// New documents.
     pub added: usize,
-    /// Documents that replaced one of the same id.
+    /// Documents whose vector replaced another one under the same id.
     pub replaced: usize,
+    /// Documents that were there already, with the same vector.
+    pub unchanged: usize,
     /// Documents removed because they were not among those given.
     pub deleted: usize,
     /// Whether the model was fitted to these documents.
@@ -89,38 +96,63 @@ fn take(
     vault.require_owner("take documents")?;
     check_ids(documents)?;
     // The lock comes before the work: of two ingests at once, the second ends here.
-    let transaction = vault.transaction()?;
-    let vault = transaction.vault();
-    let count = documents.ids.len();
-    let done;
-    let draft = if vault.contains(FileKind::Model) {
-        let mut draft = Draft::open(vault)?;
-        let surplus = match others {
-            Others::Keep => Vec::new(),
-            Others::Delete => rows_without(&draft, documents.ids),
-        };
-        draft.remove(&surplus)?;
-        let replaced = draft.upsert(documents, watch)?;
-        draft.settle()?;
-        let (added, deleted) = (count - replaced, surplus.len());
-        done = Ingested { added, replaced, deleted, fitted: false };
-        draft
-    } else {
-        let settings = vault_settings(vault)?;
-        let epoch = SaltedEpoch::begin(FIRST_EPOCH, rng);
-        let keys = KeySchedule::new(vault.master()?, &epoch);
-        done = Ingested { added: count, replaced: 0, deleted: 0, fitted: true };
-        Draft::fitted(&settings, epoch, keys, documents, watch)?
+    let transaction = vault.transaction(rng)?;
+    if !transaction.before().contains(Slot::Model) {
+        return first(transaction, documents, watch, rng);
+    }
+    let mut change = Change::begin(transaction)?;
+    let surplus = match others {
+        Others::Keep => Vec::new(),
+        Others::Delete => rows_without(&change, documents.ids),
     };
-    draft.commit(transaction, rng)?;
-    Ok(done)
+    change.remove(&surplus)?;
+    let (added, replaced) = change.put(documents)?;
+    change.commit(rng)?;
+    let unchanged = documents.ids.len() - added - replaced;
+    Ok(Ingested { added, replaced, unchanged, deleted: surplus.len(), fitted: false })
+}
+
+/// Fits a model to the first documents, and writes everything.
+fn first(
+    mut transaction: Transaction<'_>,
+    documents: &Documents<'_>,
+    watch: &Watch<'_>,
+    rng: &mut impl CryptoRng,
+) -> Result<Ingested, ClientError> {
+    let settings = settings_of(transaction.before())?;
+    let epoch = SaltedEpoch::begin(FIRST_EPOCH, rng);
+    let (vectors, queries) = (documents.vectors, documents.sample_queries);
+    let plan = FitPlan::new(&settings, vectors, queries, watch);
+    let fitted = Model::fit(&settings, epoch, vectors, queries, &plan.fitting())?;
+    let width = documents.vectors.width();
+    let capacity = rows_per_chunk(documents.vectors.values(), width);
+    let rows = documents.ids.len();
+    let spans: Vec<(u32, Range<usize>)> = (0..)
+        .zip((0..rows).step_by(capacity))
+        .map(|(number, first)| (number, first..rows.min(first + capacity)))
+        .collect();
+    let layout = Layout { ids: documents.ids, vectors: documents.vectors, spans: &spans };
+    let written = plan.writing();
+    let drift = write_epoch(&mut transaction, fitted, &layout, Drift::Fitted, &[], &written, rng)?;
+    let values_of = |(number, span): &(u32, Range<usize>)| {
+        let values = &documents.vectors.values()[span.start * width..span.end * width];
+        (Slot::Vectors(*number), encode_vectors(values, width))
+    };
+    for spans in spans.chunks(SPANS_AT_ONCE) {
+        transaction.put_many(spans, values_of, rng)?;
+    }
+    transaction.put(Slot::Drift, &drift.encode(), rng)?;
+    Journal::Everything.record(&mut transaction, rng)?;
+    transaction.commit(rng)?;
+    plan.finish();
+    Ok(Ingested { added: rows, replaced: 0, unchanged: 0, deleted: 0, fitted: true })
 }
 
 /// The rows whose id is none of these.
-fn rows_without(draft: &Draft, ids: &[String]) -> Vec<u32> {
+fn rows_without(change: &Change<'_>, ids: &[String]) -> Vec<u32> {
     let given: HashSet<&str> = ids.iter().map(String::as_str).collect();
-    let held = (0..).zip(draft.index.ids());
-    held.filter(|(_, id)| !given.contains(id.as_str())).map(|(row, _)| row).collect()
+    let held = (0..).zip(change.collection.index().ids());
+    held.filter(|(_, id)| !given.contains(id)).map(|(row, _)| row).collect()
 }
 
 fn check_ids(documents: &Documents<'_>) -> Result<(), ClientError> {

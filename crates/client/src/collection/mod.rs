@@ -1,39 +1,64 @@
 //! A vault opened for use: model, routing index and keys together.
 //!
-//! Reading is [`Collection::open`]. Everything that changes a collection takes the vault's writer
-//! lock first, works on a draft of the whole in memory, and commits it in one transaction: see
-//! `ingest`, `delete`, `epoch`. `export` makes a vault for somebody who may only search.
+//! Reading is [`Collection::open`]. Whatever changes a collection takes the vault's writer lock
+//! first, writes the chunks that changed, and commits once: see `ingest`, `delete`, `epoch`.
+//! `export` makes a vault for somebody who may only search.
+//!
+//! | module | content |
+//! |---|---|
+//! | `chunk` | rows as they are stored |
+//! | `change` | rows put and removed, chunk by chunk |
+//! | `ingest`, `delete`, `epoch` | the changes an owner makes |
+//! | `journal` | which documents a commit changed, for merging two copies |
+//! | `rows` | what the server gets of the documents; the documents' own vectors |
+//! | `verify` | every value opened and held against the others |
+//! | `export` | a vault for somebody who may only search |
 
+mod change;
+mod chunk;
 mod delete;
-mod draft;
 mod epoch;
 mod export;
 mod ingest;
+mod journal;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 use std::path::Path;
 
 use rand_core::CryptoRng;
-use shard_protocol::{Epoch, Revision};
+use shard_protocol::{CommitName, Epoch, Revision};
 
+use crate::canary::decode_canaries;
 use crate::drift::ModelDrift;
 use crate::error::ClientError;
 use crate::index::Index;
-use crate::keys::{KeySchedule, VaultId, vault_id};
+use crate::keys::{KeySchedule, VaultId};
 use crate::model::Model;
-use crate::payload::PayloadError;
+use crate::payload::{PayloadError, Reader, Writer};
 use crate::settings::Settings;
-use crate::vault::{EpochSecret, FileKind, KdfCost, Unlock, Vault, VaultAccess};
+use crate::vault::{EpochSecret, KdfCost, Slot, Snapshot, Unlock, Vault, VaultAccess};
 
 pub use delete::{Deleted, MissingIds, delete_documents};
 pub use epoch::{NewEpoch, refit, rekey};
 pub use export::export_query_vault;
 pub use ingest::{Documents, Ingested, ingest, synchronise};
-pub use rows::{published_rows, stored_vectors};
+pub use rows::{DerivedRows, published_rows, stored_vectors};
+pub use verify::{Verified, verify_vault};
 
-use export::Origin;
+pub(crate) use change::Change;
+pub(crate) use chunk::RoutingRows;
+#[cfg(test)]
+pub(crate) use chunk::RowRecord;
+pub(crate) use journal::{Changes, Fate};
+#[cfg(feature = "remote")]
+pub(crate) use rows::{all_rows, documents_of};
+#[cfg(feature = "remote")]
+pub(crate) use verify::verify_commit;
+
+const NAMES_VERSION: u16 = 1;
 
 /// A collection of documents that has a model.
 pub struct Collection {
@@ -41,8 +66,11 @@ pub struct Collection {
     index: Index,
     keys: KeySchedule,
     revision: Revision,
-    /// Of the vault, where it is its owner's.
-    vault: Option<VaultId>,
+    commit: CommitName,
+    /// Names of the commits that led here, from generation 0 on; none in a query vault.
+    history: Vec<CommitName>,
+    vault: VaultId,
+    access: VaultAccess,
 }
 
 /// Makes a vault that remembers its settings and holds no documents.
@@ -54,18 +82,25 @@ pub fn create_vault(
     rng: &mut impl CryptoRng,
 ) -> Result<Vault, ClientError> {
     settings.check()?;
-    let mut vault = Vault::create(directory, unlock, cost, rng)?;
-    let json = serde_json::to_vec(settings).expect("settings are plain data");
-    let mut transaction = vault.transaction()?;
-    transaction.write(FileKind::Settings, &json, rng)?;
-    transaction.commit(rng)?;
-    Ok(vault)
+    let values = [(Slot::Settings, &*encode_settings(settings))];
+    Ok(Vault::create(directory, unlock, cost, &values, rng)?)
 }
 
-/// The settings a vault was made with.
+fn encode_settings(settings: &Settings) -> Vec<u8> {
+    serde_json::to_vec(settings).expect("settings are plain data")
+}
+
+/// The settings of a vault. A query vault has those that its model was fitted with.
 pub fn vault_settings(vault: &Vault) -> Result<Settings, ClientError> {
-    let bytes = vault.read(FileKind::Settings)?;
-    serde_json::from_slice(&bytes)
+    let snapshot = vault.snapshot()?;
+    match vault.access() {
+        VaultAccess::Owner => settings_of(&snapshot),
+        VaultAccess::Query => Ok(read_model(&snapshot)?.settings().clone()),
+    }
+}
+
+fn settings_of(snapshot: &Snapshot) -> Result<Settings, ClientError> {
+    serde_json::from_slice(&snapshot.read(Slot::Settings)?)
         .map_err(|error| unusable("settings")(PayloadError::Invalid(error.to_string())))
 }
 
@@ -75,10 +110,52 @@ pub fn vault_settings(vault: &Vault) -> Result<Settings, ClientError> {
 /// When the vault is empty, or a query vault, which does not know.
 pub fn model_drift(vault: &Vault) -> Result<ModelDrift, ClientError> {
     vault.require_owner("say whether a refit is due")?;
-    if !vault.contains(FileKind::ModelDrift) {
+    drift_of(&vault.snapshot()?)
+}
+
+fn drift_of(snapshot: &Snapshot) -> Result<ModelDrift, ClientError> {
+    if !snapshot.contains(Slot::Drift) {
         return Err(ClientError::Empty);
     }
-    ModelDrift::decode(&vault.read(FileKind::ModelDrift)?).map_err(unusable("record of drift"))
+    ModelDrift::decode(&snapshot.read(Slot::Drift)?).map_err(unusable("record of drift"))
+}
+
+fn read_model(snapshot: &Snapshot) -> Result<Model, ClientError> {
+    if !snapshot.contains(Slot::Model) {
+        return Err(ClientError::Empty);
+    }
+    let model = Model::decode(&snapshot.read(Slot::Model)?).map_err(unusable("model"))?;
+    // The root's epoch made the key that opened the model; it must be the model's own.
+    let expected = snapshot.root().header.epoch.as_ref();
+    if expected != Some(model.salted_epoch()) {
+        let problem = PayloadError::Invalid("its epoch is not the vault's".into());
+        return Err(unusable("model")(problem));
+    }
+    Ok(model)
+}
+
+/// Where the names of new rows begin, and how many rows there are.
+struct Names {
+    first_attempt: u32,
+    rows: u64,
+}
+
+impl Names {
+    fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(NAMES_VERSION);
+        writer.u64(self.first_attempt.into());
+        writer.u64(self.rows);
+        writer.bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, PayloadError> {
+        let mut reader = Reader::new(bytes, NAMES_VERSION)?;
+        let first_attempt = u32::try_from(reader.u64()?)
+            .map_err(|_| PayloadError::Invalid("more attempts than there can be".into()))?;
+        let rows = reader.u64()?;
+        reader.finish()?;
+        Ok(Self { first_attempt, rows })
+    }
 }
 
 fn unusable(file: &'static str) -> impl Fn(PayloadError) -> ClientError {
@@ -86,31 +163,58 @@ fn unusable(file: &'static str) -> impl Fn(PayloadError) -> ClientError {
 }
 
 impl Collection {
-    /// Reads model and index.
+    /// Reads model and index of a vault's latest commit.
     ///
     /// # Errors
-    /// When nothing was ingested yet, or the files are not what they should be.
+    /// When nothing was ingested yet, or the vault is damaged.
     pub fn open(vault: &Vault) -> Result<Self, ClientError> {
-        if !vault.contains(FileKind::Model) {
-            return Err(ClientError::Empty);
-        }
-        let model = Model::decode(&vault.read(FileKind::Model)?).map_err(unusable("model"))?;
-        let count = model.cells().map(|cells| cells.count());
-        let index = Index::decode(&vault.read(FileKind::Index)?, model.split().prefix(), count)
-            .map_err(unusable("index"))?;
-        let (keys, revision, id) = match vault.epoch_secret() {
-            None => {
-                let master = vault.master()?;
-                let keys = KeySchedule::new(master, model.salted_epoch());
-                (keys, Revision(vault.generation()), Some(vault_id(master)))
-            }
-            Some(secret) => {
-                let revision = Origin::read(vault, model.epoch())?.revision;
-                let secret = EpochSecret::from_bytes(secret.expose());
-                (KeySchedule::of_epoch(secret), revision, None)
-            }
+        Self::read(vault, &vault.snapshot()?)
+    }
+
+    /// Reads model and index of a commit.
+    pub(crate) fn read(vault: &Vault, snapshot: &Snapshot) -> Result<Self, ClientError> {
+        let model = read_model(snapshot)?;
+        let cells = model.cells().map(|cells| cells.count());
+        let width = model.split().prefix();
+        let names = Names::decode(&snapshot.read(Slot::Names)?).map_err(unusable("names"))?;
+        let canaries =
+            decode_canaries(&snapshot.read(Slot::Canaries)?).map_err(unusable("canaries"))?;
+        let numbers: Vec<u32> = snapshot.root().numbered(Slot::Routing).collect();
+        // More rows than fit into the values are not made room for.
+        let lengths = numbers.iter().map(|&n| snapshot.root().entries[&Slot::Routing(n)].length);
+        let most = lengths.map(u64::from).sum::<u64>() / RoutingRows::least_bytes(width);
+        let mut rows = RoutingRows::empty(width, cells.is_some());
+        rows.reserve(names.rows.min(most) as usize);
+        let mut chunks: Vec<(u32, usize)> = Vec::with_capacity(numbers.len());
+        let decode = |_, bytes: &[u8]| {
+            RoutingRows::decode(bytes, width, cells.is_some()).map_err(unusable("routing"))
         };
-        Ok(Self { model, index, keys, revision, vault: id })
+        snapshot.each(Slot::Routing, &numbers, decode, |number, part| {
+            chunks.push((number, part.rows()));
+            rows.append(part);
+            Ok(())
+        })?;
+        let index = Index::new(rows, &chunks, cells, canaries, names.first_attempt)
+            .map_err(unusable("routing"))?;
+        if index.rows() as u64 != names.rows {
+            let problem = format!("{} rows where {} belong", index.rows(), names.rows);
+            return Err(unusable("routing")(PayloadError::Invalid(problem)));
+        }
+        let keys = match vault.epoch_secret() {
+            None => KeySchedule::new(vault.master()?, model.salted_epoch()),
+            Some(secret) => KeySchedule::of_epoch(EpochSecret::from_bytes(secret.expose())),
+        };
+        let header = &snapshot.root().header;
+        Ok(Self {
+            model,
+            index,
+            keys,
+            revision: Revision(header.generation),
+            commit: header.commit,
+            history: snapshot.whole_history()?,
+            vault: header.vault,
+            access: vault.access(),
+        })
     }
 
     /// The model.
@@ -135,18 +239,31 @@ impl Collection {
 
     /// What may be done with its vault.
     pub fn access(&self) -> VaultAccess {
-        self.vault.map_or(VaultAccess::Query, |_| VaultAccess::Owner)
+        self.access
     }
 
-    /// The id of its vault; `None` for a query vault, which cannot know.
+    /// The id of its vault.
     #[cfg(feature = "remote")]
-    pub(crate) fn vault_id(&self) -> Option<VaultId> {
+    pub(crate) fn vault_id(&self) -> VaultId {
         self.vault
     }
 
-    /// Which state of the owner's vault this is: its generation. A query vault remembers that of
-    /// the vault it was exported from.
+    /// Which state of the vault this is: its generation.
     pub fn revision(&self) -> Revision {
         self.revision
+    }
+
+    /// The vault's commit at a revision; `None` where its history has none.
+    pub fn commit_at(&self, revision: Revision) -> Option<CommitName> {
+        if revision == self.revision {
+            return Some(self.commit);
+        }
+        let at = usize::try_from(revision.0).ok().filter(|&at| at > 0)?;
+        self.history.get(at).copied()
+    }
+
+    /// The name of that state.
+    pub fn commit(&self) -> CommitName {
+        self.commit
     }
 }

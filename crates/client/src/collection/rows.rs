@@ -1,29 +1,133 @@
-//! The two large payloads of a vault: the rows for a server and the documents' own vectors.
+//! What the server gets of the documents, derived from their vectors; and the vectors themselves.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use shard_geometry::VectorSet;
-use shard_protocol::{Limits, RowBatch};
+use shard_protocol::{Leak, Row, RowBatch, RowHandle, declassify};
 
-use super::unusable;
+use super::change::{check_rows, vectors_of};
+use super::chunk::decode_vectors;
+use super::{Collection, unusable};
 use crate::error::ClientError;
-use crate::payload::{PayloadError, Reader, Writer};
-use crate::vault::{FileKind, Vault, VaultAccess};
-
-const VECTORS_VERSION: u16 = 1;
+use crate::model::Model;
+use crate::progress::{UNWATCHED, Watch};
+use crate::protect::protect;
+use crate::vault::{Slot, Snapshot, Vault, VaultAccess};
 
 /// What the server would hold: every row of the current epoch.
 ///
 /// # Errors
 /// When the vault is empty, or a query vault, which has no rows.
 pub fn published_rows(vault: &Vault) -> Result<RowBatch, ClientError> {
-    if vault.access() == VaultAccess::Query {
-        return Err(ClientError::RowsOnServer);
+    refuse_query_vault(vault)?;
+    let snapshot = vault.snapshot()?;
+    let collection = Collection::read(vault, &snapshot)?;
+    all_rows(&snapshot, &collection, UNWATCHED)
+}
+
+/// Every row of a commit.
+pub(crate) fn all_rows(
+    snapshot: &Snapshot,
+    collection: &Collection,
+    watch: &Watch<'_>,
+) -> Result<RowBatch, ClientError> {
+    let vectors = stored_vectors_of(snapshot, collection)?;
+    let Collection { model, index, keys, .. } = collection;
+    let mut rows = protect(model, keys, &vectors, index.handles(), index.cells(), watch)?;
+    rows.extend(index.canaries().iter().map(|canary| canary.row(keys)));
+    Ok(batch(model, rows))
+}
+
+fn batch(model: &Model, rows: Vec<Row>) -> RowBatch {
+    RowBatch::new(
+        declassify(model.epoch(), Leak::CollectionShape),
+        declassify(model.split().residual(), Leak::CollectionShape),
+        declassify(rows, Leak::StoredRows),
+    )
+}
+
+fn refuse_query_vault(vault: &Vault) -> Result<(), ClientError> {
+    match vault.access() {
+        VaultAccess::Owner => Ok(()),
+        VaultAccess::Query => Err(ClientError::RowsOnServer),
     }
-    if !vault.contains(FileKind::PublishedRows) {
-        return Err(ClientError::Empty);
+}
+
+/// Rows of a vault, derived when they are asked for: a search of a few rows does not derive all.
+///
+/// It goes on reading the commit that it was opened at. Until it is dropped, what others write stays
+/// in the vault's log and is not moved into its file.
+pub struct DerivedRows {
+    snapshot: Mutex<Snapshot>,
+    collection: Arc<Collection>,
+    places: OnceLock<HashMap<RowHandle, u32, BuildHasherDefault<Word>>>,
+}
+
+/// Names of rows are pseudorandom words, and need no hash.
+#[derive(Default)]
+struct Word(u64);
+
+impl Hasher for Word {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
     }
-    let unlimited = Limits { bytes: usize::MAX, rows: u32::MAX as usize, ..Limits::default() };
-    RowBatch::decode(&vault.read(FileKind::PublishedRows)?, &unlimited)
-        .map_err(|error| unusable("published rows")(PayloadError::Invalid(error.to_string())))
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 ^= word;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl DerivedRows {
+    /// The rows of a vault's latest commit.
+    ///
+    /// # Errors
+    /// When the vault is empty, or a query vault, which has no rows.
+    pub fn open(vault: &Vault) -> Result<Self, ClientError> {
+        refuse_query_vault(vault)?;
+        let snapshot = vault.snapshot()?;
+        let collection = Collection::read(vault, &snapshot)?;
+        Ok(Self {
+            snapshot: snapshot.into(),
+            collection: collection.into(),
+            places: OnceLock::new(),
+        })
+    }
+
+    /// The collection that they are rows of.
+    pub fn collection(&self) -> &Arc<Collection> {
+        &self.collection
+    }
+
+    /// The rows of these names, in any order; names that are nobody's are left out.
+    ///
+    /// # Errors
+    /// When the vault is damaged or the disk refuses.
+    pub fn rows(&self, handles: &[RowHandle]) -> Result<RowBatch, ClientError> {
+        let Collection { model, index, keys, .. } = &*self.collection;
+        let places = self.places.get_or_init(|| index.handles().iter().copied().zip(0..).collect());
+        let wanted: Vec<u32> =
+            handles.iter().filter_map(|handle| places.get(handle).copied()).collect();
+        let mut rows: Vec<Row> = Vec::new();
+        if !wanted.is_empty() {
+            let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+            let values = vectors_of(&snapshot, &self.collection, &wanted)?;
+            drop(snapshot);
+            let vectors = VectorSet::new(model.split().width(), values)?;
+            let names: Vec<RowHandle> = wanted.iter().map(|&row| index.handle(row)).collect();
+            let cells: Option<Vec<u32>> =
+                index.cells().map(|cells| wanted.iter().map(|&row| cells[row as usize]).collect());
+            rows = protect(model, keys, &vectors, &names, cells.as_deref(), UNWATCHED)?;
+        }
+        let canaries = index.canaries().iter().filter(|canary| handles.contains(&canary.handle));
+        rows.extend(canaries.map(|canary| canary.row(keys)));
+        Ok(batch(model, rows))
+    }
 }
 
 /// The documents' own vectors, as they were ingested, by row.
@@ -32,24 +136,41 @@ pub fn published_rows(vault: &Vault) -> Result<RowBatch, ClientError> {
 /// When the vault is empty, or a query vault, which has no vectors.
 pub fn stored_vectors(vault: &Vault) -> Result<VectorSet, ClientError> {
     vault.require_owner("show the documents' vectors")?;
-    if !vault.contains(FileKind::Vectors) {
-        return Err(ClientError::Empty);
-    }
-    let bytes = vault.read(FileKind::Vectors)?;
-    let read = || {
-        let mut reader = Reader::new(&bytes, VECTORS_VERSION)?;
-        let width = reader.size()?;
-        let values = reader.f32s()?;
-        reader.finish()?;
-        VectorSet::new(width, values).map_err(|error| PayloadError::Invalid(error.to_string()))
-    };
-    read().map_err(unusable("vectors"))
+    let snapshot = vault.snapshot()?;
+    let collection = Collection::read(vault, &snapshot)?;
+    stored_vectors_of(&snapshot, &collection)
 }
 
-/// The payload that [`stored_vectors`] reads.
-pub(super) fn encode_vectors(vectors: &VectorSet) -> Vec<u8> {
-    let mut writer = Writer::new(VECTORS_VERSION);
-    writer.u64(vectors.width() as u64);
-    writer.f32s(vectors.values());
-    writer.bytes
+/// The vectors of a commit.
+pub(crate) fn stored_vectors_of(
+    snapshot: &Snapshot,
+    collection: &Collection,
+) -> Result<VectorSet, ClientError> {
+    let width = collection.model.split().width();
+    let spans = collection.index.chunks();
+    let numbers: Vec<u32> = spans.iter().map(|span| span.number).collect();
+    let mut values = Vec::with_capacity(collection.index.rows() * width);
+    let mut spans = spans.iter();
+    let decode = |_, bytes: &[u8]| decode_vectors(bytes, width).map_err(unusable("vectors"));
+    snapshot.each(Slot::Vectors, &numbers, decode, |_, part: Vec<f32>| {
+        check_rows(&part, spans.next().expect("a span for each number"), width)?;
+        values.extend_from_slice(&part);
+        Ok(())
+    })?;
+    Ok(VectorSet::new(width, values)?)
+}
+
+/// Some documents of a commit: ids and vectors, unless there are none.
+#[cfg(feature = "remote")]
+pub(crate) fn documents_of(
+    snapshot: &Snapshot,
+    collection: &Collection,
+    rows: &[u32],
+) -> Result<(Vec<String>, Option<VectorSet>), ClientError> {
+    if rows.is_empty() {
+        return Ok((Vec::new(), None));
+    }
+    let ids = rows.iter().map(|&row| collection.index.id(row).to_owned()).collect();
+    let values = vectors_of(snapshot, collection, rows)?;
+    Ok((ids, Some(VectorSet::new(collection.model.split().width(), values)?)))
 }

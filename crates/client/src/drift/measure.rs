@@ -7,7 +7,7 @@ use rand_chacha::rand_core::SeedableRng;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use shard_geometry::tune::{NEIGHBOURS, SampleQuery, noisy_row, true_neighbours};
-use shard_geometry::{CellLists, FlatRouter, Pca, RouteQuery, VectorSet, Work};
+use shard_geometry::{FlatRouter, Pca, RouteQuery, VectorSet, Work};
 
 use super::Balance;
 use crate::error::ClientError;
@@ -102,9 +102,9 @@ impl EnergySum {
 }
 
 /// How even the cells are.
-pub(super) fn balance(lists: &CellLists) -> Balance {
-    let (cells, rows) = (lists.count() as f64, lists.rows() as f64);
-    let parts = || lists.iter().map(|members| members.len() as f64 / rows);
+pub(super) fn balance(members: &[usize]) -> Balance {
+    let (cells, rows) = (members.len() as f64, members.iter().sum::<usize>() as f64);
+    let parts = || members.iter().map(|&members| members as f64 / rows);
     let entropy: f64 = parts().filter(|part| *part > 0.0).map(|part| -part * part.ln()).sum();
     Balance { imbalance: parts().fold(0.0, f64::max) * cells, effective: entropy.exp() / cells }
 }
@@ -148,7 +148,7 @@ fn sample(model: &Model, index: &Index, vectors: &VectorSet) -> Vec<SampleQuery>
         <[u8; 32]>::from(hash)
     };
     let mut chosen: Vec<([u8; 32], usize)> =
-        index.ids().iter().enumerate().map(|(row, id)| (hash(id), row)).collect();
+        index.ids().enumerate().map(|(row, id)| (hash(id), row)).collect();
     chosen.sort_unstable();
     chosen.truncate(SAMPLE);
     let query =

@@ -157,7 +157,7 @@ impl ModelDrift {
         let fitted = Figures {
             outside_prefix,
             outside_basis,
-            cells: index.lists().map(measure::balance),
+            cells: index.members().as_deref().map(measure::balance),
             recall: measure::recall(model, index, vectors)?,
         };
         let documents = index.rows() as u64;
@@ -181,14 +181,14 @@ impl ModelDrift {
         self.late.remove(EnergySum::of(energies));
     }
 
-    /// After a change, and after [`came`](Self::came) and [`gone`](Self::gone): the collection is
-    /// now this one, and `deleted` documents are no longer in it.
-    pub(crate) fn settle(&mut self, index: &Index, deleted: usize) {
-        self.documents = index.rows() as u64;
+    /// After a change, and after [`came`](Self::came) and [`gone`](Self::gone): the collection has
+    /// so many documents now, and so many in each cell, and `deleted` are no longer in it.
+    pub(crate) fn settle(&mut self, documents: usize, cells: Option<&[usize]>, deleted: usize) {
+        self.documents = documents as u64;
         self.changes += deleted as u64;
         let fitted = (self.fitted.outside_prefix, self.fitted.outside_basis);
         (self.now.outside_prefix, self.now.outside_basis) = self.late.means().unwrap_or(fitted);
-        self.now.cells = index.lists().map(measure::balance);
+        self.now.cells = cells.map(measure::balance);
     }
 
     /// Whether enough has changed for recall to be measured again: more than a thousand documents

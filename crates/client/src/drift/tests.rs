@@ -1,10 +1,9 @@
 use super::*;
 use crate::settings::{CellCount, Choice, Settings};
 use proptest::prelude::*;
-use shard_geometry::CellLists;
 use shard_protocol::{Epoch, RowHandle};
 
-use crate::index::IndexedRow;
+use crate::collection::{RoutingRows, RowRecord};
 use crate::keys::SaltedEpoch;
 use crate::progress::UNWATCHED;
 
@@ -117,32 +116,29 @@ fn energies_are_parts_of_the_whole() {
 
 #[test]
 fn even_cells_are_as_many_as_there_are_and_one_full_cell_is_one() {
-    let even = CellLists::new(4, &[0, 1, 2, 3, 3, 2, 1, 0]).unwrap();
-    let balance = measure::balance(&even);
+    let balance = measure::balance(&[2; 4]);
     assert!((balance.imbalance - 1.0).abs() < 1e-12 && (balance.effective - 1.0).abs() < 1e-12);
-    let full = measure::balance(&CellLists::new(4, &[2; 8]).unwrap());
+    let full = measure::balance(&[0, 0, 8, 0]);
     assert!((full.imbalance - 4.0).abs() < 1e-12 && (full.effective - 0.25).abs() < 1e-12);
 }
 
 /// An index of documents with a key each.
 fn index(placed: &crate::model::Placed) -> Index {
-    let width = placed.prefixes.len() / placed.residual_norms.len();
-    let mut index = Index::empty(width);
-    let rows = placed.prefixes.chunks_exact(width).zip(&placed.residual_norms);
-    for (row, (prefix, &residual_norm)) in rows.enumerate() {
-        let (id, handle) = (&row.to_string(), RowHandle(row as u64));
-        let row = IndexedRow {
-            id,
-            handle,
-            prefix,
-            residual_norm,
+    let width = placed.prefix_width;
+    let mut rows = RoutingRows::empty(width, false);
+    for (at, &residual_norm) in placed.residual_norms.iter().enumerate() {
+        rows.push(&RowRecord {
+            id: &at.to_string(),
+            handle: RowHandle(at as u64),
             cell: None,
+            residual_norm,
             length: 1.0,
             is_late: false,
-        };
-        index.put(None, &row);
+            prefix: placed.prefix(at),
+        });
     }
-    index
+    let count = rows.rows();
+    Index::new(rows, &[(0, count)], None, Vec::new(), 0).unwrap()
 }
 
 #[test]
@@ -231,14 +227,14 @@ fn changes_are_counted_until_recall_is_measured_and_energies_follow_every_one() 
     assert_eq!((drift.documents(), drift.changes(), drift.late()), (300, 0, 0));
 
     drift.came(&placed.energies[..20]);
-    drift.settle(&index, 0);
+    drift.settle(300, None, 0);
     let early = *drift.now();
     drift.came(&placed.energies[20..30]);
-    drift.settle(&index, 0);
+    drift.settle(300, None, 0);
     assert_eq!((drift.changes(), drift.late()), (30, 30));
     assert_ne!(drift.now().outside_prefix, early.outside_prefix);
     drift.gone(&placed.energies[20..30]);
-    drift.settle(&index, 10);
+    drift.settle(300, None, 10);
     assert_eq!((drift.changes(), drift.late()), (40, 20));
     assert_eq!(*drift.now(), early);
 

@@ -1,66 +1,72 @@
 use super::*;
-use proptest::prelude::*;
+use crate::collection::RowRecord;
 
 const WIDTH: usize = 3;
 
-/// A row whose every field follows from one number.
-fn row(number: u32, cells: Option<u32>, act: impl FnOnce(&IndexedRow<'_>)) {
-    let prefix = [number as f32, 1.0 / (number as f32 + 1.0), -2.0];
-    act(&IndexedRow {
-        id: &format!("id-{number}"),
-        handle: RowHandle(u64::from(number) << 32),
-        prefix: &prefix,
-        cell: cells.map(|cells| number % cells),
-        residual_norm: number as f32 + 0.5,
-        is_late: number.is_multiple_of(3),
-        length: f64::from(number) / 3.0,
-    });
+/// Rows whose every field follows from a number.
+fn rows(numbers: impl Iterator<Item = u32>, cells: Option<u32>) -> RoutingRows {
+    let mut rows = RoutingRows::empty(WIDTH, cells.is_some());
+    for number in numbers {
+        rows.push(&RowRecord {
+            id: &format!("id-{number}"),
+            handle: RowHandle(u64::from(number) << 32),
+            cell: cells.map(|cells| number % cells),
+            residual_norm: number as f32 + 0.5,
+            length: number as f32 / 3.0,
+            is_late: number % 2 == 1,
+            prefix: &[number as f32, 1.0 / (number as f32 + 1.0), -2.0],
+        });
+    }
+    rows
 }
 
-fn built(numbers: impl Iterator<Item = u32>, cells: Option<u32>) -> Index {
-    let mut index = Index::empty(WIDTH);
-    numbers.for_each(|number| row(number, cells, |row| index.put(None, row)));
-    index.rebuild_lists(cells.map(|cells| cells as usize)).unwrap();
-    index
+fn index(cells: Option<u32>) -> Index {
+    // Numbers of chunks have gaps: the chunks between were emptied.
+    let count = cells.map(|cells| cells as usize);
+    let chunks = [(0, 4), (7, 1), (8, 4)];
+    Index::new(rows(0..9, cells), &chunks, count, Vec::new(), 3).unwrap()
 }
 
-fn members(index: &Index) -> Option<Vec<Vec<u32>>> {
-    Some(index.lists()?.iter().map(<[u32]>::to_vec).collect())
-}
-
-proptest! {
-    #[test]
-    fn an_index_after_removals_is_one_built_from_the_rest(
-        numbers in proptest::collection::hash_set(0_u32..1000, 1..40),
-        choice in proptest::collection::vec(any::<bool>(), 40),
-        cells in proptest::option::of(1_u32..6),
-    ) {
-        let numbers: Vec<u32> = numbers.into_iter().collect();
-        let mut index = built(numbers.iter().copied(), cells);
-        let gone: Vec<u32> = (0..numbers.len() as u32).filter(|&at| choice[at as usize]).collect();
-        index.remove(&gone);
-        index.rebuild_lists(cells.map(|cells| cells as usize)).unwrap();
-        let rest = (0..numbers.len()).filter(|&at| !choice[at]).map(|at| numbers[at]);
-        let fresh = built(rest, cells);
-        prop_assert_eq!(index.encode(), fresh.encode());
-        prop_assert_eq!(members(&index), members(&fresh));
+#[test]
+fn an_index_has_the_rows_of_its_chunks_in_order() {
+    for cells in [Some(2), None] {
+        let index = index(cells);
+        assert_eq!((index.rows(), index.first_attempt()), (9, 3));
+        let expected: Vec<String> = (0..9).map(|number| format!("id-{number}")).collect();
+        assert!(index.ids().eq(&expected));
+        for row in 0..9 {
+            assert_eq!(index.handle(row), RowHandle(u64::from(row) << 32));
+            assert_eq!(index.id(row), expected[row as usize]);
+            assert_eq!(index.cell(row), cells.map(|cells| row % cells));
+            assert_eq!(index.prefix(row)[0], row as f32);
+            assert_eq!(index.is_late(row), row % 2 == 1);
+        }
+        assert_eq!(index.members(), cells.map(|_| vec![5, 4]));
+        assert_eq!(index.cells().is_some(), cells.is_some());
     }
 }
 
 #[test]
-fn the_first_attempt_only_grows_and_is_remembered() {
-    let mut index = built(0..4, Some(2));
-    index.retire(3);
-    index.retire(1);
-    assert_eq!(index.first_attempt(), 4);
-    let back = Index::decode(&index.encode(), WIDTH, Some(2)).unwrap();
-    assert_eq!(back.first_attempt(), 4);
+fn every_row_is_found_in_its_chunk() {
+    let index = index(Some(2));
+    let spans: Vec<(u32, u32, u32)> =
+        index.chunks().iter().map(|span| (span.number, span.first, span.rows)).collect();
+    assert_eq!(spans, [(0, 0, 4), (7, 4, 1), (8, 5, 4)]);
+    let places: Vec<usize> = (0..9).map(|row| index.chunk_of(row)).collect();
+    assert_eq!(places, [0, 0, 0, 0, 1, 2, 2, 2, 2]);
+    for (place, numbers) in [0..4, 4..5, 5..9].into_iter().enumerate() {
+        assert_eq!(index.chunk_rows(&index.chunks()[place]), rows(numbers, Some(2)));
+    }
 }
 
 #[test]
-fn an_index_of_the_first_version_is_refused_in_words() {
-    let mut bytes = built(0..4, Some(2)).encode();
-    bytes[0] = 1;
-    let error = Index::decode(&bytes, WIDTH, Some(2)).unwrap_err().to_string();
-    assert!(error.contains("version 1") && error.contains("ingest the documents again"), "{error}");
+fn rows_and_canaries_that_do_not_go_with_the_cells_are_refused() {
+    let build =
+        |count, canaries| Index::new(rows(0..4, Some(4)), &[(0, 4)], count, canaries, 0).is_ok();
+    let canary = |cell| Canary { handle: RowHandle(1), cell, coordinates: vec![1] };
+    assert!(build(Some(4), vec![canary(Some(1))]));
+    assert!(!build(Some(3), Vec::new()), "a cell that is not there");
+    assert!(!build(Some(4), vec![canary(None)]));
+    let micro = Index::new(rows(0..4, None), &[(0, 4)], None, vec![canary(Some(1))], 0);
+    assert!(micro.is_err());
 }

@@ -30,7 +30,10 @@ const LONGEST: f64 = (1_u128 << 124) as f64;
 const PROJECT_TIME: u64 = 45;
 
 /// Documents as a model sees them.
+#[derive(Default)]
 pub(crate) struct Placed {
+    /// Coordinates of a prefix.
+    pub(crate) prefix_width: usize,
     /// The prefixes, which route, row by row.
     pub(crate) prefixes: Vec<f32>,
     /// The norm of each residual, rounded up.
@@ -39,6 +42,13 @@ pub(crate) struct Placed {
     pub(crate) cells: Option<Vec<u32>>,
     /// Where the energy of each document is.
     pub(crate) energies: Vec<Energy>,
+}
+
+impl Placed {
+    /// The prefix of a document.
+    pub(crate) fn prefix(&self, at: usize) -> &[f32] {
+        &self.prefixes[at * self.prefix_width..][..self.prefix_width]
+    }
 }
 
 impl Model {
@@ -122,6 +132,9 @@ impl Model {
         check_vector(self.split.width(), vectors.row(0))?;
         checked_norm(vectors)?;
         let mut placed = place(&self.pca, &self.split, vectors, Work::unwatched())?;
+        let longest = placed.residual_norms.iter().copied().fold(0.0, f32::max);
+        // Rows are derived when they are published; that must not be the first to notice.
+        self.operand_scale.check_norm(f64::from(longest) * (1.0 + f64::from(f32::EPSILON)))?;
         placed.cells = self.cells.as_ref().map(|cells| cells.assign(&placed.prefixes));
         Ok(placed)
     }
@@ -154,6 +167,7 @@ fn place(pca: &Pca, split: &Split, vectors: &VectorSet, work: Work<'_>) -> Resul
     let (rows, width, prefix) = (vectors.rows(), vectors.width(), split.prefix());
     let known = Energy::known_directions(pca);
     let mut placed = Placed {
+        prefix_width: prefix,
         prefixes: vec![0.0; rows * prefix],
         residual_norms: vec![0.0; rows],
         cells: None,

@@ -5,10 +5,11 @@
 //! bytes that the server keeps for the owner. It guards against a mistyped address, not against
 //! the server, which can forget it, nor against two vaults that begin at the same moment.
 
-use shard_protocol::{BlobName, Leak, Limits, PutBlob, declassify};
+use shard_protocol::{BlobName, Leak, Limits, PutBlob, Transport, declassify};
 use subtle::ConstantTimeEq;
 
-use super::backup::fetch;
+use super::blobs::fetch;
+use crate::collection::Collection;
 use crate::error::ClientError;
 use crate::keys::VaultId;
 use crate::transport::{Channel, accepted};
@@ -36,6 +37,21 @@ pub(super) fn owner(id: VaultId, transport: &dyn Channel) -> Result<Owner, Clien
         None => Owner::Nobody,
         Some(kept) if bool::from(kept.ct_eq(&id.0)) => Owner::ThisVault,
         Some(_) => Owner::Another,
+    })
+}
+
+/// Whether the collection is that of this vault; `None` while it is nobody's.
+///
+/// # Errors
+/// When the server refuses or cannot be reached.
+pub fn is_of_vault(
+    collection: &Collection,
+    transport: &impl Transport<Error: Into<ClientError>>,
+) -> Result<Option<bool>, ClientError> {
+    Ok(match owner(collection.vault_id(), transport)? {
+        Owner::Nobody => None,
+        Owner::ThisVault => Some(true),
+        Owner::Another => Some(false),
     })
 }
 

@@ -1,6 +1,8 @@
 //! Why a search was refused: what the server holds, compared with the vault.
 
-use shard_protocol::{Refusal, RefusalCode, Transport};
+use std::cmp::Ordering;
+
+use shard_protocol::{CollectionState, Refusal, RefusalCode, Transport};
 
 use super::claim::{Owner, owner};
 use super::error::RemoteError;
@@ -8,6 +10,7 @@ use super::lineage::{Lineage, Standing, standing};
 use super::publish::describe;
 use crate::collection::Collection;
 use crate::error::ClientError;
+use crate::vault::VaultAccess;
 
 /// Asks a server that has refused a search what it holds, and says how that stands to the vault. An
 /// error that says nothing of rows comes back as it is, and so does every error when the server
@@ -22,16 +25,15 @@ pub fn diagnose(
     if let Some(what) = state.damage {
         return ClientError::DamagedRows { what };
     }
-    let (Some(head), Some(id)) = (collection.head(), collection.vault_id()) else {
-        let (held, ours) = (state.revision, collection.revision());
-        let reason = format!("{reason} (the server is at revision {held}, this vault at {ours})");
-        return ClientError::Revoked { reason };
-    };
-    match owner(id, transport) {
+    let head = collection.head();
+    match owner(collection.vault_id(), transport) {
         Ok(Owner::Another) => return ClientError::NotThisVault,
         // Who may only read is not told.
         Ok(_) | Err(ClientError::Remote(RemoteError::Forbidden { .. })) => {}
         Err(_) => return error,
+    }
+    if collection.access() == VaultAccess::Query {
+        return diagnose_query_vault(collection, &state, reason);
     }
     let lineage = Lineage { head, commit_at: &|revision| collection.commit_at(revision) };
     match standing(&state, lineage) {
@@ -47,6 +49,24 @@ pub fn diagnose(
         },
         Standing::Behind => ClientError::behind(&state, head),
         Standing::Forked => ClientError::forked(&state, lineage),
+    }
+}
+
+/// A query vault is of one epoch, and has no history to compare.
+fn diagnose_query_vault(
+    collection: &Collection,
+    state: &CollectionState,
+    reason: String,
+) -> ClientError {
+    let (server, ours) = (state.revision, collection.revision());
+    if state.current.is_some_and(|current| current != collection.epoch()) {
+        let reason = format!("{reason} (the server is at revision {server}, this vault at {ours})");
+        return ClientError::Revoked { reason };
+    }
+    match server.cmp(&ours) {
+        Ordering::Greater => ClientError::Behind { server, ours },
+        Ordering::Less => ClientError::ServerBehind { server, ours },
+        Ordering::Equal => ClientError::Incomplete { reason },
     }
 }
 

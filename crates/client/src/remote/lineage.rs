@@ -1,11 +1,9 @@
 //! How a vault and a server stand to each other: which of the two has come further, or whether they
 //! have parted.
 
-use sha2::{Digest, Sha256};
 use shard_protocol::{CollectionState, CommitName, Revision};
 
 use crate::collection::Collection;
-use crate::keys::VaultId;
 
 /// The present commit of a vault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,28 +54,10 @@ pub fn standing(state: &CollectionState, lineage: Lineage<'_>) -> Standing {
 }
 
 impl Collection {
-    /// The present commit of the vault; `None` for a query vault, which has no commits of its own.
-    pub fn head(&self) -> Option<Head> {
-        let name = provisional_commit(self.vault_id()?, self.revision());
-        Some(Head { name, revision: self.revision() })
+    /// The commit that it was read from.
+    pub fn head(&self) -> Head {
+        Head { name: self.commit(), revision: self.revision() }
     }
-
-    /// The vault's commit at a revision; `None` where its history has none.
-    pub fn commit_at(&self, revision: Revision) -> Option<CommitName> {
-        let name = provisional_commit(self.vault_id()?, revision);
-        (revision <= self.revision()).then_some(name)
-    }
-}
-
-/// A name for a commit of a vault that has not drawn any: derived from the vault and the revision,
-/// so two copies of a vault that parted have the same names.
-fn provisional_commit(vault: VaultId, revision: Revision) -> CommitName {
-    let mut hasher = Sha256::new();
-    hasher.update(b"shard provisional commit");
-    hasher.update(vault.0);
-    hasher.update(revision.0.to_le_bytes());
-    let digest: [u8; 32] = hasher.finalize().into();
-    CommitName(*digest.first_chunk().expect("32 bytes have 16"))
 }
 
 #[cfg(test)]
@@ -133,14 +113,5 @@ mod tests {
         assert_eq!(found(&at(5, Some(name(9)))), Standing::Forked);
         assert_eq!(found(&at(5, Some(name(4)))), Standing::Forked, "one of its own, elsewhere");
         assert_eq!(found(&at(2, Some(name(2)))), Standing::Forked, "before its history");
-    }
-
-    #[test]
-    fn provisional_names_differ_by_vault_and_revision() {
-        let (one, two) = (VaultId([1; 16]), VaultId([2; 16]));
-        let first = provisional_commit(one, Revision(1));
-        assert_eq!(first, provisional_commit(one, Revision(1)));
-        assert_ne!(first, provisional_commit(one, Revision(2)));
-        assert_ne!(first, provisional_commit(two, Revision(1)));
     }
 }

@@ -23,7 +23,9 @@
 //! | `publish`, `transfer` | what is to be done to a server; rows that differ, to it |
 //! | `diagnose` | why a search was refused |
 //! | `claim` | whose collection it is |
-//! | `head`, `backup`, `restore` | what a backup consists of; making it; getting a vault back |
+//! | `blobs`, `backup`, `restore` | what a server keeps for the owner; making a backup; getting a vault back |
+//! | `pull` | a copy of a vault, brought to the published state |
+//! | `sweep` | what a server need not keep any more |
 //! | `digest` | SHA-256 as text |
 //! | `admin` | what an operator asks, and the round trip |
 //!
@@ -35,17 +37,19 @@
 mod admin;
 mod answer;
 mod backup;
+mod blobs;
 mod claim;
 mod diagnose;
 mod digest;
 mod error;
-mod head;
 mod lineage;
 mod options;
 mod pace;
 mod publish;
+mod pull;
 mod restore;
 mod retry;
+mod sweep;
 mod tls;
 mod transfer;
 
@@ -60,13 +64,14 @@ use shard_protocol::{Limits, Operation, Revision, Transport, message_kind};
 use shard_rlwe::Objective;
 use tokio::runtime::Runtime;
 
-pub use backup::{BackedUp, BackupOptions, backup, backup_head};
+pub use backup::{BackedUp, BackupError, BackupOptions, KeptBackup, backup, kept_backups};
+pub use claim::is_of_vault;
 pub use diagnose::diagnose;
 pub use error::RemoteError;
-pub use head::{BackupError, BackupHead};
 pub use lineage::{Head, Lineage, Standing, standing};
 pub use options::{ProxyAddress, RemoteOptions, Retries, SecretToken, ServerAddress, Timeouts};
 pub use publish::{PublishOptions, Published, describe, publish};
+pub use pull::{Pulled, pull};
 pub use restore::{Restored, restore};
 pub use tls::{Fingerprint, FingerprintError};
 

@@ -12,16 +12,19 @@
 use rayon::prelude::*;
 use shard_protocol::{
     ActivateEpoch, Advance, BeginPublish, CollectionState, Epoch, Leak, Limits, MessageKind,
-    ResetCollection, RowBatch, RowMac, Transport, declassify,
+    ResetCollection, RowMac, Transport, declassify,
 };
 
+use super::blobs;
 use super::claim::{Owner, owner, take};
 use super::lineage::{Lineage, Standing, standing};
+use super::sweep::sweep;
 use super::transfer::{Changes, Transfer};
-use crate::collection::Collection;
+use crate::collection::{Collection, all_rows};
 use crate::error::ClientError;
-use crate::progress::Watch;
+use crate::progress::{UNWATCHED, Watch};
 use crate::transport::{accepted, exchange};
+use crate::vault::{Vault, VaultAccess};
 
 /// How to publish.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,6 +45,8 @@ pub struct Published {
     pub unchanged: usize,
     /// Bytes of the messages that carried changes.
     pub bytes: u64,
+    /// Bytes of sealed values that were sent for other copies of the vault.
+    pub state_bytes: u64,
     /// The epoch.
     pub epoch: Epoch,
     /// Whether the server was told to search this epoch and revision; it was not if it did so
@@ -65,14 +70,15 @@ pub fn describe(
 /// did not come from, this is a query vault, the server refuses or cannot be reached, and when
 /// `watch` ended it. What was sent by then stays sent, and the next publish goes on from there.
 pub fn publish(
-    collection: &Collection,
-    published: &RowBatch,
-    lineage: Lineage<'_>,
+    vault: &Vault,
     options: PublishOptions,
     transport: &impl Transport<Error: Into<ClientError>>,
     watch: &Watch<'_>,
 ) -> Result<Published, ClientError> {
-    let once = || publish_once(collection, published, lineage, options, transport, watch);
+    if vault.access() == VaultAccess::Query {
+        return Err(ClientError::SearchOnly);
+    }
+    let once = || publish_once(vault, options, transport, watch);
     match once() {
         // The server has noticed only now, and says so from now on: everything is sent anew.
         Err(ClientError::DamagedRows { .. }) => once(),
@@ -81,14 +87,16 @@ pub fn publish(
 }
 
 fn publish_once(
-    collection: &Collection,
-    published: &RowBatch,
-    lineage: Lineage<'_>,
+    vault: &Vault,
     options: PublishOptions,
     transport: &impl Transport<Error: Into<ClientError>>,
     watch: &Watch<'_>,
 ) -> Result<Published, ClientError> {
-    let id = collection.vault_id().ok_or(ClientError::SearchOnly)?;
+    let snapshot = vault.snapshot()?;
+    let collection = &Collection::read(vault, &snapshot)?;
+    let commit_at = |revision| collection.commit_at(revision);
+    let lineage = Lineage { head: collection.head(), commit_at: &commit_at };
+    let id = collection.vault_id();
     let mut state = describe(transport)?;
     let owner = match owner(id, transport) {
         // It is not known any more, and what was published neither.
@@ -96,6 +104,7 @@ fn publish_once(
         known => known?,
     };
     let start = Start::decide(&state, owner, lineage, options)?;
+    let published = &all_rows(&snapshot, collection, UNWATCHED)?;
     if start == Start::Anew {
         let from = declassify(state.commit, Leak::CollectionShape);
         let message = ResetCollection::new(from).encode();
@@ -129,16 +138,25 @@ fn publish_once(
         changes = Changes::find(published, &macs, transport)?;
     }
     transfer.send_all(&changes)?;
+    // What other copies are brought forward by is there before it is what is published.
+    let kept = blobs::list(transport)?;
+    let sent = blobs::send_values(&snapshot, &kept, transport, UNWATCHED)?;
+    let name = blobs::state_name(lineage.head.name);
+    if !kept.contains_key(&name) {
+        blobs::put(transport, &name, snapshot.sealed_root()?)?;
+    }
     if activated {
         let message = ActivateEpoch::new(transfer.advance(), transfer.epoch()).encode();
         accepted(transport, message, &Limits::default())?;
     }
+    sweep(vault, &snapshot, transport)?;
     let uploaded = changes.uploads();
     Ok(Published {
         uploaded,
         deleted: changes.deletions(),
         unchanged: published.rows().len() - uploaded,
         bytes: transfer.into_bytes(),
+        state_bytes: sent,
         epoch: published.epoch(),
         activated,
     })

@@ -189,7 +189,7 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         };
 
         let start = Instant::now();
-        let error_bound = layout.error_bound() + collection.prefix_rounding(&rotated.prefix);
+        let error_bound = layout.error_bound() + collection.prefix_rounding(rotated);
         let precision = grid(error_bound);
         let hits = collection.rank(rotated, &scores, layout.with_prefix(), precision, top);
         cost.timings.open += start.elapsed();

@@ -93,10 +93,14 @@ impl Collection {
         top_k(scored, top).into_iter().map(|found| hit(found.row, found.score)).collect()
     }
 
-    /// What the rounding of stored prefixes can do to a score.
-    pub(super) fn prefix_rounding(&self, prefix: &[f64]) -> f64 {
-        let norm = prefix.iter().map(|u| u * u).sum::<f64>().sqrt();
-        norm * self.index().prefix_error()
+    /// What the rounding of the candidates' stored prefixes can do to a score.
+    pub(super) fn prefix_rounding(&self, rotated: &RotatedQuery) -> f64 {
+        let norm = rotated.prefix.iter().map(|u| u * u).sum::<f64>().sqrt();
+        let errors = rotated.members().filter_map(|member| match member {
+            Member::Document(row) => Some(self.index().prefix_error(row)),
+            Member::Canary(_) => None,
+        });
+        norm * errors.fold(0.0, f64::max)
     }
 }
 

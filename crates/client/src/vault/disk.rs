@@ -1,10 +1,9 @@
-//! The few things a vault does to its directory, each of which can be made to fail in tests.
+//! The few things a vault does to its directory beside its database.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-
-use super::faults::{Faults, Operation};
 
 /// Restricts new files to their owner.
 #[cfg(unix)]
@@ -54,13 +53,11 @@ pub(super) struct Made {
 #[derive(Debug)]
 pub(super) struct Disk {
     directory: PathBuf,
-    /// Shared with the files created here. Empty outside tests.
-    pub(super) faults: Faults,
 }
 
 impl Disk {
     pub(super) fn new(directory: &Path) -> Self {
-        Self { directory: directory.to_owned(), faults: Faults::default() }
+        Self { directory: directory.to_owned() }
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -103,12 +100,25 @@ impl Disk {
         Ok(())
     }
 
+    /// Locks the directory for as long as what is returned lives: against others who lock it, and
+    /// nobody else. `None` when somebody else has; `Some(None)` where a directory cannot be locked.
+    pub(super) fn try_lock(&self) -> io::Result<Option<Option<File>>> {
+        if cfg!(not(unix)) {
+            return Ok(Some(None));
+        }
+        let directory = File::open(&self.directory)?;
+        match directory.try_lock() {
+            Ok(()) => Ok(Some(Some(directory))),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+
     /// Waits until the directories that were made are on disk: each is an entry of its parent, which
     /// is written separately.
     pub(super) fn sync_made(&self, made: &Made) -> io::Result<()> {
         for parent in made.directories.iter().filter_map(|path| path.parent()) {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            self.faults.before(Operation::SyncDirectory, &parent.to_string_lossy())?;
             sync_directory(parent)?;
         }
         Ok(())
@@ -122,49 +132,47 @@ impl Disk {
         }
         if let Some(permissions) = &made.permissions {
             // A directory that is not empty any more has become somebody else's vault.
-            if self.is_empty().is_ok_and(|empty| empty) {
+            if self.names().is_ok_and(|names| names.is_empty()) {
                 let _ = fs::set_permissions(&self.directory, permissions.clone());
             }
         }
     }
 
-    /// Whether the directory holds nothing, or does not exist.
-    pub(super) fn is_empty(&self) -> io::Result<bool> {
-        match fs::read_dir(&self.directory) {
-            Ok(mut entries) => Ok(entries.next().is_none()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
-            Err(error) => Err(error),
-        }
+    /// The names in the directory.
+    pub(super) fn names(&self) -> io::Result<Vec<OsString>> {
+        fs::read_dir(&self.directory)?.map(|entry| Ok(entry?.file_name())).collect()
     }
 
-    /// The names in the directory; those that are not Unicode are not ours and are left out.
-    pub(super) fn names(&self) -> io::Result<Vec<String>> {
-        fs::read_dir(&self.directory)?
-            .filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose())
-            .collect()
-    }
-
-    /// Creates a file that must not exist, so that a planted link is never followed.
-    pub(super) fn create(&self, name: &str) -> io::Result<DiskFile> {
-        self.faults.before(Operation::Create, name)?;
-        let file =
-            owner_only(OpenOptions::new().write(true).create_new(true)).open(self.path(name))?;
-        Ok(DiskFile { file, name: name.to_owned(), faults: self.faults.clone() })
-    }
-
-    /// Creates a file with these bytes and waits until they are on disk.
+    /// Creates a file with these bytes, which must not exist, so that a planted link is never
+    /// followed, and waits until they are on disk.
     pub(super) fn create_with(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        self.create(name)?.fill(bytes)
+        let mut file =
+            owner_only(OpenOptions::new().write(true).create_new(true)).open(self.path(name))?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    }
+
+    /// Puts a file with these bytes in place of one of that name, by way of another name: at any
+    /// moment there is the old one or the new one, whole.
+    pub(super) fn replace_with(&self, name: &str, by_way_of: &str, bytes: &[u8]) -> io::Result<()> {
+        // A killed writer may have left one.
+        self.remove(by_way_of)?;
+        let written =
+            self.create_with(by_way_of, bytes).and_then(|()| self.rename(by_way_of, name));
+        if written.is_err() {
+            // Best effort: what cannot be removed now, the next writer removes.
+            let _ = self.remove(by_way_of);
+        }
+        written?;
+        self.sync()
     }
 
     pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.faults.before(Operation::Rename, to)?;
         fs::rename(self.path(from), self.path(to))
     }
 
     /// Removes a file; one that is not there is no error.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
-        self.faults.before(Operation::Remove, name)?;
         match fs::remove_file(self.path(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -173,28 +181,15 @@ impl Disk {
 
     /// Waits until creations, renames and removals in the directory are on disk.
     pub(super) fn sync(&self) -> io::Result<()> {
-        self.faults.before(Operation::SyncDirectory, "")?;
         sync_directory(&self.directory)
-    }
-
-    /// The file, opened for reading.
-    pub(super) fn open(&self, name: &str) -> io::Result<File> {
-        File::open(self.path(name))
     }
 
     /// The whole of a file that ought to have at most `limit` bytes. Of a longer one, `limit + 1`
     /// bytes are returned: enough to be refused.
     pub(super) fn read_small(&self, name: &str, limit: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let bound = limit as u64 + 1;
-        self.open(name)?.take(bound).read_to_end(&mut bytes)?;
+        File::open(self.path(name))?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
-    }
-
-    /// The lock file, opened but not locked.
-    pub(super) fn open_lock(&self, name: &str) -> io::Result<File> {
-        owner_only(OpenOptions::new().write(true).create(true).truncate(false))
-            .open(self.path(name))
     }
 }
 
@@ -204,47 +199,4 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
         File::open(directory)?.sync_all()?;
     }
     Ok(())
-}
-
-/// A file being written.
-#[derive(Debug)]
-pub(super) struct DiskFile {
-    file: File,
-    name: String,
-    faults: Faults,
-}
-
-impl DiskFile {
-    /// Writes all bytes and waits until they are on disk.
-    pub(super) fn fill(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.write_all(bytes)?;
-        self.sync()
-    }
-
-    /// Waits until the bytes are on disk.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        self.faults.before(Operation::SyncFile, &self.name)?;
-        self.file.sync_all()
-    }
-}
-
-impl Write for DiskFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Err(error) = self.faults.before(Operation::Write, &self.name) {
-            // A full disk takes what still fits.
-            self.file.write_all(&bytes[..bytes.len() / 2])?;
-            return Err(error);
-        }
-        self.file.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-impl Seek for DiskFile {
-    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
-        self.file.seek(position)
-    }
 }

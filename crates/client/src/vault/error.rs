@@ -3,8 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rusqlite::ErrorCode;
+
 use super::kdf::KdfCostError;
-use super::kind::FileKind;
 use super::secret::UnlockKind;
 
 /// Why a vault operation failed: which file, what was wrong with it, and what to do.
@@ -31,11 +32,29 @@ pub enum VaultError {
         /// The directory asked for.
         directory: PathBuf,
     },
-    /// A keyring without a manifest: creation was interrupted, or somebody removed the file.
-    #[error("{}: the vault has no manifest; restore it from a backup, or delete the directory if creating the vault was interrupted", .directory.display())]
-    Incomplete {
+    /// A vault that was being made when the process ended.
+    #[error("{}: making a vault here was cut off before its end; make it again, nothing is lost", .directory.display())]
+    Unfinished {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// A vault of the format before this one.
+    #[error("{}: this vault has format 1, which no release has had; make a new vault and ingest the documents again", .directory.display())]
+    OldVault {
         /// The vault's directory.
         directory: PathBuf,
+    },
+    /// A database without a keyring.
+    #[error("{}: the keyring is gone, and without it nothing here can be opened; put a copy of it back, use the recovery code, or restore the vault", .file.display())]
+    NoKeyring {
+        /// Where it should be.
+        file: PathBuf,
+    },
+    /// A keyring without a database.
+    #[error("{}: the database is gone; restore the vault from a backup", .file.display())]
+    NoDatabase {
+        /// Where it should be.
+        file: PathBuf,
     },
     /// The file does not begin like a file of a vault.
     #[error("{}: not a shard vault file; restore it from a backup", .file.display())]
@@ -49,9 +68,9 @@ pub enum VaultError {
         /// The file.
         file: PathBuf,
         /// The version in the file.
-        found: u16,
+        found: i64,
         /// The version this code reads and writes.
-        supported: u16,
+        supported: i64,
     },
     /// The file is shorter than its header or the manifest says.
     #[error("{}: truncated, {actual} of at least {expected} bytes are left; restore it from a backup", .file.display())]
@@ -73,8 +92,8 @@ pub enum VaultError {
         /// The length it has.
         actual: u64,
     },
-    /// The bytes do not match their checksum.
-    #[error("{}: damaged, the checksum does not match; restore it from a backup", .file.display())]
+    /// The bytes are not those that were written.
+    #[error("{}: damaged; restore it from a backup", .file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
@@ -159,49 +178,43 @@ pub enum VaultError {
         /// The memory Argon2 asked for.
         memory_kib: u32,
     },
-    /// A seal under the vault's own key does not open although the checksum matches.
-    #[error("{}: the seal does not open with this vault's key, the file was altered or belongs to another vault; restore it from a backup", .file.display())]
+    /// A value is not the one that was committed, or does not open.
+    #[error("{}: the value \"{value}\" is damaged or was altered; restore the vault from a backup", .file.display())]
     SealBroken {
-        /// The file.
+        /// The database.
         file: PathBuf,
+        /// Which value.
+        value: String,
     },
-    /// Nothing of this kind was ever committed.
-    #[error("{}: the vault holds no {kind} yet; write one first", .directory.display())]
+    /// There is no such value in this commit.
+    #[error("{}: the vault holds no {value} yet", .file.display())]
     Absent {
-        /// The vault's directory.
-        directory: PathBuf,
-        /// The kind asked for.
-        kind: FileKind,
-    },
-    /// The manifest lists the file, and it is gone.
-    #[error("{}: missing although the manifest lists it; restore it from a backup", .file.display())]
-    Missing {
-        /// The file.
+        /// The database.
         file: PathBuf,
+        /// Which value.
+        value: String,
     },
-    /// Another writer committed since this vault was opened.
-    #[error("{}: changed from generation {opened} to {current} since it was opened; open the vault again", .directory.display())]
-    Superseded {
-        /// The vault's directory.
-        directory: PathBuf,
-        /// The generation this value was opened at.
-        opened: u64,
-        /// The generation now on disk.
-        current: u64,
+    /// The root lists a value, and it is gone.
+    #[error("{}: the value \"{value}\" is missing; restore the vault from a backup", .file.display())]
+    Missing {
+        /// The database.
+        file: PathBuf,
+        /// Which value.
+        value: String,
+    },
+    /// A value that no root lists.
+    #[error("{}: value {id:#x} belongs to no commit; something else has written to the vault", .file.display())]
+    Surplus {
+        /// The database.
+        file: PathBuf,
+        /// Its key.
+        id: i64,
     },
     /// Another writer is at work.
     #[error("{}: another process is writing to this vault; wait until it has finished", .directory.display())]
     Locked {
         /// The vault's directory.
         directory: PathBuf,
-    },
-    /// A writer of the transaction was dropped before it was finished.
-    #[error(
-        "the new {kind} was not written to its end; nothing was committed, start the transaction again"
-    )]
-    Unfinished {
-        /// The kind begun and not finished.
-        kind: FileKind,
     },
     /// The operating system refused.
     #[error("{}: cannot {action}: {source}", .file.display())]
@@ -220,15 +233,28 @@ impl VaultError {
     pub(super) fn io(action: &'static str, file: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, file: file.to_owned(), source }
     }
-}
 
-/// For [`io::Read`] and [`io::Write`], whose errors must be [`io::Error`].
-impl From<VaultError> for io::Error {
-    fn from(error: VaultError) -> Self {
-        let kind = match &error {
-            VaultError::Io { source, .. } => source.kind(),
-            _ => io::ErrorKind::InvalidData,
+    /// What an error of SQLite means for the vault in this file.
+    pub(super) fn database(action: &'static str, file: &Path, error: rusqlite::Error) -> Self {
+        let other = |kind, error: &rusqlite::Error| Self::Io {
+            action,
+            file: file.to_owned(),
+            source: io::Error::new(kind, error.to_string()),
         };
-        Self::new(kind, error)
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                let directory = file.parent().unwrap_or(file).to_owned();
+                Self::Locked { directory }
+            }
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Self::Damaged { file: file.to_owned() }
+            }
+            Some(ErrorCode::DiskFull) => other(io::ErrorKind::StorageFull, &error),
+            Some(ErrorCode::ReadOnly) => other(io::ErrorKind::ReadOnlyFilesystem, &error),
+            Some(ErrorCode::PermissionDenied) => other(io::ErrorKind::PermissionDenied, &error),
+            Some(_) => other(io::ErrorKind::Other, &error),
+            // A column of another type than ours.
+            None => Self::Damaged { file: file.to_owned() },
+        }
     }
 }

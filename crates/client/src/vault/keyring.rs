@@ -19,11 +19,10 @@ use rand_core::CryptoRng;
 use zeroize::Zeroizing;
 
 use super::error::VaultError;
-use super::frame::{self, CHECKSUM_BYTES, HEADER_BYTES, Header};
+use super::frame::{self, CHECKSUM_BYTES, Content, HEADER_BYTES};
 use super::kdf::{self, Kdf, KdfCost, SALT_BYTES};
-use super::kind::Content;
-use super::seal::{NONCE_BYTES, TAG_BYTES};
 use super::secret::{DataKey, EpochSecret, MasterSecret, SECRET_BYTES, Unlock, UnlockKind};
+use super::value::{NONCE_BYTES, TAG_BYTES};
 
 const KDF_ARGON2ID: u8 = 1;
 const KDF_KEY_FILE: u8 = 2;
@@ -37,9 +36,6 @@ const PAYLOAD_BYTES: usize = BODY_START + BODY_BYTES + TAG_BYTES;
 
 /// The length of a keyring file. Nothing longer is read into memory.
 pub(super) const FILE_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES + CHECKSUM_BYTES;
-
-/// A keyring belongs to the vault, not to one of its generations.
-const GENERATION: u64 = 0;
 
 /// The opened keyring.
 #[derive(Debug)]
@@ -118,7 +114,7 @@ impl Keyring {
 
         payload.extend_from_slice(&nonce);
         payload.extend_from_slice(&body);
-        Ok(frame::encode(content, GENERATION, &payload))
+        Ok(frame::encode(content, &payload))
     }
 
     /// Opens the bytes of a keyring file.
@@ -127,11 +123,8 @@ impl Keyring {
             Unlock::Recovery(_) => &[Content::RecoveryKeyring],
             _ => &[Content::Keyring, Content::QueryKeyring],
         };
-        let (content, header, payload) = frame::decode(bytes, allowed, file)?;
+        let (content, payload) = frame::decode(bytes, allowed, file)?;
         let malformed = |reason| VaultError::Malformed { file: file.to_owned(), reason };
-        if header.generation != GENERATION {
-            return Err(malformed("the keyring has a generation"));
-        }
         let payload: &[u8; PAYLOAD_BYTES] =
             payload.try_into().map_err(|_| malformed("the keyring has the wrong length"))?;
         let kdf = decode_kdf(payload, file)?;
@@ -187,8 +180,7 @@ impl Keyring {
 
 /// What the keyring's seal covers beside its body: the header and the payload before the nonce.
 fn associated_data(content: Content, derivation: &[u8]) -> Vec<u8> {
-    let header = Header::new(content, GENERATION, PAYLOAD_BYTES as u64);
-    [&header.encode()[..], derivation].concat()
+    [&frame::header(content, PAYLOAD_BYTES)[..], derivation].concat()
 }
 
 fn encode_kdf(kdf: Kdf) -> [u8; SALT_START] {

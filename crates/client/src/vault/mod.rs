@@ -1,79 +1,88 @@
-//! The owner's directory: settings, model, routing index, vectors and published rows, kept safely.
+//! The owner's directory: settings, model, routing, vectors and keys, sealed.
 //!
 //! # Concepts
-//! - A **vault** is a directory of files, each holding one [kind](FileKind) of payload. The vault
-//!   does not look inside payloads: bytes in, bytes out.
+//! - A **vault** is a directory with a keyring and an SQLite database of sealed values, each in a
+//!   slot of its own. The vault does not look inside values: bytes in, bytes out.
 //! - The **keyring** holds two secrets made with the vault: the [master secret](MasterSecret), from
-//!   which all keys of the construction derive, and a data key that seals the vault's own files. It
-//!   is sealed under a passphrase or a key file ([`Unlock`]), which can be changed. A second keyring
+//!   which all keys of the construction derive, and a data key that seals the owner's values. It is
+//!   sealed under a passphrase or a key file ([`Unlock`]), which can be changed. A second keyring
 //!   with the same secrets may be sealed under a [`RecoveryCode`].
 //! - A **query vault** has the [secret of one epoch](EpochSecret) in place of the master secret: it
-//!   can be searched and nothing else ([`VaultAccess`]).
-//! - A **generation** is a complete set of files named by a sealed **manifest**. A [`Transaction`]
-//!   leads from one generation to the next by replacing the manifest in one rename: a kill or a full
-//!   disk at any moment leaves one whole generation. See [`transaction`](Vault::transaction).
-//! - Every file has a version and a checksum, so accidents are told apart from tampering and from a
-//!   wrong passphrase ([`VaultError`]).
+//!   can be searched and nothing else ([`VaultAccess`]). Values that searching needs are sealed under
+//!   a key of the epoch, so an owner's vault and the query vaults of its epoch share them as they are.
+//! - A **commit** is a state of the vault: it has a random name, knows its parent's, and is fixed by
+//!   its sealed **root**, which lists every value by its tag. A [`Transaction`] leads from one commit
+//!   to the next; a kill or a full disk at any moment leaves one whole commit.
+//!
+//! # Several processes
+//! Any number may read, and none of them waits for a writer or fails because of one: each sees the
+//! commit that was the last when it began. There is one writer at a time, and a second is refused.
+//! The directory must be on a file system of this machine: SQLite's log is shared through memory.
 //!
 //! # What it protects against
-//! Somebody who reads the directory learns file lengths, times, generations and the published rows, which
-//! is not secret. Somebody who writes to it can destroy the vault but cannot change a payload, move
-//! one to another place or bring back an old one unnoticed.
+//! Somebody who reads the directory learns the number and lengths of values, times, and the public
+//! head of the root: names of commits, epoch. Somebody who writes to it can destroy the vault but
+//! cannot change a value, move one to another slot or bring back an old one unnoticed.
 //!
 //! # Map
-//! `kind` names files; `access` is who may do what; `secret` and `kdf` hold what must not be seen and what opens it; `frame` is
-//! the outside of every file, `seal` the inside of the secret ones; `keyring` and `manifest` are the
-//! files the vault writes for itself, `recovery` and `unlock` other ways into the first; `reader`, `writer` and `transaction` move payloads; `disk`
-//! and `faults` touch the file system. `docs/FORMAT.md` has the layouts byte by byte.
+//! `value` seals values and names their slots; `root` is a commit; `database` is the SQLite file;
+//! `snapshot` reads, `transaction` writes, `create` makes vaults. `keyring`, `frame`, `kdf`, `secret`,
+//! `recovery` and `unlock` are what opens a vault; `access` is who may do what; `disk` touches the
+//! file system; `note` remembers the last backup. `docs/FORMAT.md` has the layouts byte by byte.
 //!
 //! # Non-goals
-//! - Noticing that the *whole* directory was put back to an earlier state: nothing outside remembers.
-//! - Hiding lengths, or how often a file changes.
-//! - Many writers at once: there is one, and a second is refused. Readers need no lock; a reader
-//!   overtaken by a commit is told to open the vault again.
+//! - Noticing that the *whole* directory was put back to an earlier state: nothing in it can. A server
+//!   that has seen a later commit can, and says so.
+//! - Hiding lengths, or how often a value changes.
 
 mod access;
 mod create;
+mod database;
 mod disk;
 mod error;
-mod faults;
 mod frame;
 mod kdf;
 mod keyring;
-mod kind;
-mod manifest;
-mod reader;
+mod note;
 mod recovery;
-mod seal;
+mod root;
 mod secret;
+mod snapshot;
 mod transaction;
 mod unlock;
-mod writer;
+mod value;
 
 #[cfg(test)]
 mod tests;
 
-use std::fs::{File, TryLockError};
+use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rand_core::CryptoRng;
-use zeroize::Zeroizing;
+use shard_protocol::CommitName;
 
 pub use access::VaultAccess;
 pub use error::VaultError;
 pub use kdf::{KdfCost, KdfCostError, MIN_KEY_FILE_BYTES};
-pub use kind::FileKind;
-pub use reader::VaultReader;
+pub use note::{BackupAge, BackupNote};
 pub use recovery::{RecoveryCode, RecoveryCodeError};
 pub use secret::{EpochSecret, MasterSecret, Unlock, UnlockKind};
-pub use transaction::Transaction;
 pub use unlock::PreparedRecovery;
-pub use writer::VaultWriter;
 
+pub(crate) use create::{Keyrings, NewVault};
+pub(crate) use root::{Entry, MAX_ROOT_BYTES, Root, RootError, RootHeader};
+pub(crate) use snapshot::{Keys, Snapshot};
+pub(crate) use transaction::Transaction;
+pub(crate) use value::Slot;
+
+use create::{OLD_MANIFEST, UNFINISHED};
+use database::DATABASE;
 use disk::Disk;
-use keyring::Keyring;
-use manifest::Manifest;
+use keyring::{Keyring, KeyringSecret};
+use value::{ValueKey, draw_nonce};
+
+use crate::keys::{SaltedEpoch, epoch_secret, value_key, vault_id};
 
 /// The sealed secrets.
 const KEYRING: &str = "KEYRING";
@@ -81,24 +90,29 @@ const KEYRING: &str = "KEYRING";
 const RECOVERY: &str = "KEYRING.recovery";
 /// A keyring about to take the place of another.
 const NEXT_KEYRING: &str = "KEYRING.next";
-/// The sealed list of files.
-const MANIFEST: &str = "MANIFEST";
-/// The list of files about to become valid.
-const NEXT_MANIFEST: &str = "MANIFEST.next";
-/// Empty; whoever has it locked is the writer.
-const LOCK: &str = "LOCK";
 
-/// An open vault, at the generation it was opened at or last committed itself.
+/// A commit of a vault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Commit {
+    /// Its name: random, so no two states of any vault share one.
+    pub name: CommitName,
+    /// The name of the one before; `None` for the first.
+    pub parent: Option<CommitName>,
+    /// How many commits led here.
+    pub generation: u64,
+}
+
+/// An open vault. Nothing of its contents is kept in memory: whatever is asked of it is answered
+/// from its latest commit.
 #[derive(Debug)]
 pub struct Vault {
     disk: Disk,
     keyring: Keyring,
-    manifest: Manifest,
 }
 
 impl Vault {
-    /// Makes a vault with fresh secrets in `directory`, which must be empty or not exist. The
-    /// directory and everything in it are for their owner only (0700 and 0600 on Unix).
+    /// Makes a vault with fresh secrets and these values in `directory`, which must be empty or not
+    /// exist. The directory and everything in it are for their owner only (0700 and 0600 on Unix).
     ///
     /// `cost` is what stretching a passphrase takes, now and whenever the vault is opened; a key
     /// file is not stretched.
@@ -106,80 +120,78 @@ impl Vault {
     /// # Errors
     /// When there is a vault or anything else in the directory, `unlock` is empty or too short, or
     /// the disk refuses. The directory is then left as it was.
-    pub fn create(
+    pub(crate) fn create(
         directory: &Path,
         unlock: &Unlock,
         cost: KdfCost,
+        values: &[(Slot, &[u8])],
         rng: &mut impl CryptoRng,
     ) -> Result<Self, VaultError> {
         let keyring = Keyring::generate(rng);
-        Self::create_on(Disk::new(directory), keyring, unlock, cost, rng)
+        let main = seal_keyring(&keyring, unlock, cost, rng)?;
+        let vault = Self { disk: Disk::new(directory), keyring };
+        let key = ValueKey::new(vault.keyring.data.expose());
+        let mut commit = CommitName([0; 16]);
+        rng.fill_bytes(&mut commit.0);
+        let before = RootHeader::before_the_first(vault_id(vault.master()?));
+        let mut root = Root { header: before.next(commit), entries: BTreeMap::new() };
+        // The first commit's generation is 1, and so is its place in the history.
+        let history = [[0; 16], commit.0].concat();
+        let new = NewVault::begin(directory)?;
+        for (slot, plain) in values.iter().copied().chain([(Slot::History(0), &history[..])]) {
+            let (sealed, tag) = key.seal(slot, commit, draw_nonce(rng), plain);
+            root.entries.insert(slot, Entry { tag, length: sealed.len() as u32 });
+            new.put_sealed(slot, &sealed)?;
+        }
+        new.finish(&root.seal(&key, rng), &Keyrings { main, recovery: None })?;
+        Ok(vault)
     }
 
-    /// Makes a query vault, as [`Vault::create`] makes one of an owner.
+    /// Makes a query vault of a commit: what searching needs of it, sealed as it is.
     pub(crate) fn create_query(
         directory: &Path,
         secret: EpochSecret,
         unlock: &Unlock,
         cost: KdfCost,
+        of: &Snapshot,
         rng: &mut impl CryptoRng,
     ) -> Result<Self, VaultError> {
         let keyring = Keyring::of_epoch(secret, rng);
-        Self::create_on(Disk::new(directory), keyring, unlock, cost, rng)
+        let main = seal_keyring(&keyring, unlock, cost, rng)?;
+        let new = NewVault::begin(directory)?;
+        for slot in of.root().entries.keys().filter(|slot| slot.is_shared()) {
+            new.put_sealed(*slot, &of.sealed(*slot)?)?;
+        }
+        new.finish(&of.sealed_root()?, &Keyrings { main, recovery: None })?;
+        Ok(Self { disk: Disk::new(directory), keyring })
     }
 
-    fn create_on(
-        disk: Disk,
-        keyring: Keyring,
-        unlock: &Unlock,
-        cost: KdfCost,
-        rng: &mut impl CryptoRng,
-    ) -> Result<Self, VaultError> {
-        if unlock.kind() == UnlockKind::Recovery {
-            return Err(VaultError::RecoveryOnly);
-        }
-        let directory = disk.directory();
-        if disk.path(KEYRING).exists() || disk.path(MANIFEST).exists() {
-            return Err(VaultError::AlreadyExists { directory: directory.to_owned() });
-        }
-        if !disk.is_empty().map_err(VaultError::io("list", directory))? {
-            return Err(VaultError::NotEmpty { directory: directory.to_owned() });
-        }
-        let manifest = Manifest::default();
-        let sealed_keyring = keyring.seal(unlock, cost, rng)?;
-        let sealed_manifest = manifest.seal(&keyring.data, rng);
-        disk.populate(&sealed_keyring, &sealed_manifest)?;
-        Ok(Self { disk, keyring, manifest })
-    }
-
-    /// Opens the vault in `directory`: its keyring and its list of files. Payloads are checked when
-    /// they are read.
+    /// Opens the vault in `directory`: its keyring and its root. Values are checked when they are
+    /// read.
     ///
     /// # Errors
-    /// When there is no vault, `unlock` is not what it was made with, or its keyring or manifest is
-    /// damaged.
+    /// When there is no vault, `unlock` is not what it was made with, or it is damaged.
     pub fn open(directory: &Path, unlock: &Unlock) -> Result<Self, VaultError> {
         let disk = Disk::new(directory);
         let recovering = unlock.kind() == UnlockKind::Recovery;
         let name = if recovering { RECOVERY } else { KEYRING };
         let file = disk.path(name);
+        if disk.path(OLD_MANIFEST).exists() && !disk.path(DATABASE).exists() {
+            return Err(VaultError::OldVault { directory: directory.to_owned() });
+        }
         let bytes = match disk.read_small(name, keyring::FILE_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let directory = directory.to_owned();
-                return Err(if !disk.path(MANIFEST).exists() {
-                    VaultError::NotAVault { directory }
-                } else if recovering {
-                    VaultError::NoRecovery { directory }
-                } else {
-                    VaultError::Missing { file }
-                });
+                return Err(absent(&disk, recovering, file));
             }
             Err(error) => return Err(VaultError::io("read", &file)(error)),
         };
         let keyring = Keyring::open(&bytes, unlock, &file)?;
-        let mut vault = Self { disk, keyring, manifest: Manifest::default() };
-        vault.manifest = vault.load_manifest()?;
+        if !disk.path(DATABASE).exists() {
+            return Err(VaultError::NoDatabase { file: disk.path(DATABASE) });
+        }
+        let vault = Self { disk, keyring };
+        vault.snapshot()?;
         Ok(vault)
     }
 
@@ -188,121 +200,157 @@ impl Vault {
         self.disk.directory()
     }
 
-    /// How many commits led to what this value sees; 0 for a new vault.
-    pub fn generation(&self) -> u64 {
-        self.manifest.generation
-    }
-
-    /// Whether a payload of this kind was ever committed.
-    pub fn contains(&self, kind: FileKind) -> bool {
-        self.manifest.entries.contains_key(&kind)
-    }
-
-    /// Names and lengths of the files that the manifest lists.
-    #[cfg(feature = "remote")]
-    pub(crate) fn files(&self) -> impl Iterator<Item = (String, u64)> {
-        let entries = self.manifest.entries.iter();
-        entries.map(|(kind, entry)| (kind.file_name(entry.generation), entry.length))
-    }
-
-    /// The whole payload of a kind: the checksum is verified first, then the seal is opened. What is
-    /// returned is what was committed, also when somebody writes to the file in the meantime.
+    /// The latest commit.
     ///
     /// # Errors
-    /// When there is none, or its file is missing, damaged, or not the one committed.
-    pub fn read(&self, kind: FileKind) -> Result<Zeroizing<Vec<u8>>, VaultError> {
-        self.reader(kind)?.read_all()
+    /// When the vault is damaged or the disk refuses.
+    pub fn head(&self) -> Result<Commit, VaultError> {
+        let header = self.snapshot()?.root.header;
+        let (name, parent) = (header.commit, header.parent());
+        Ok(Commit { name, parent, generation: header.generation })
     }
 
-    /// The payload of a kind as a stream, for payloads that should not be in memory at once. The
-    /// file is read twice: once to compare it with the manifest, once for the bytes, which are then
-    /// checked again; see [`VaultReader`] for when.
-    ///
-    /// # Errors
-    /// As for [`Vault::read`].
-    pub fn reader(&self, kind: FileKind) -> Result<VaultReader, VaultError> {
-        let Some(entry) = self.manifest.entries.get(&kind) else {
-            return Err(VaultError::Absent { directory: self.directory().to_owned(), kind });
+    /// The keyrings as they are on disk.
+    pub(crate) fn keyrings(&self) -> Result<Keyrings, VaultError> {
+        let read = |name| {
+            let path = self.disk.path(name);
+            self.disk.read_small(name, keyring::FILE_BYTES).map_err(VaultError::io("read", &path))
         };
-        let name = kind.file_name(entry.generation);
-        let path = self.disk.path(&name);
-        match self.disk.open(&name) {
-            Ok(file) => VaultReader::open(file, path, kind, entry, &self.keyring.data),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let current = self.load_manifest()?;
-                Err(if current == self.manifest {
-                    VaultError::Missing { file: path }
-                } else {
-                    self.superseded_by(&current)
-                })
+        let recovery = if self.has_recovery() { Some(read(RECOVERY)?) } else { None };
+        Ok(Keyrings { main: read(KEYRING)?, recovery })
+    }
+
+    /// Whether a keyring as bytes opens with `unlock`, to the secrets of this code's format.
+    pub(crate) fn opens(
+        keyrings: &Keyrings,
+        unlock: &Unlock,
+        place: &Path,
+    ) -> Result<Self, VaultError> {
+        let bytes = match (unlock.kind(), &keyrings.recovery) {
+            (UnlockKind::Recovery, Some(recovery)) => recovery,
+            (UnlockKind::Recovery, None) => {
+                return Err(VaultError::NoRecovery { directory: place.to_owned() });
             }
-            Err(error) => Err(VaultError::io("open", &path)(error)),
-        }
+            _ => &keyrings.main,
+        };
+        let keyring = Keyring::open(bytes, unlock, &place.join(KEYRING))?;
+        Ok(Self { disk: Disk::new(place), keyring })
     }
 
-    /// Begins a change and takes the writer lock. What the change depends on is best read after
-    /// that, from [`Transaction::vault`]: then a second writer is refused before it has done any
-    /// work.
-    ///
-    /// # Errors
-    /// When another writer holds the lock, or has committed since this vault was opened.
-    pub fn transaction(&mut self) -> Result<Transaction<'_>, VaultError> {
-        Transaction::begin(self)
+    fn database(&self) -> PathBuf {
+        self.disk.path(DATABASE)
     }
 
-    /// Takes the writer lock, which is held until the file is closed.
-    fn lock(&self) -> Result<File, VaultError> {
-        let path = self.disk.path(LOCK);
-        let lock = self.disk.open_lock(LOCK).map_err(VaultError::io("open", &path))?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => {
-                VaultError::Locked { directory: self.directory().to_owned() }
+    /// Opens a root with the keys of this vault.
+    pub(crate) fn open_root(&self, bytes: &[u8]) -> Result<(Root, Keys), VaultError> {
+        let file = self.database();
+        let refused = |error| match error {
+            RootError::NotARoot => VaultError::Damaged { file: file.clone() },
+            RootError::Format(found) => VaultError::UnsupportedVersion {
+                file: file.clone(),
+                found: found.into(),
+                supported: value::FORMAT.into(),
+            },
+            RootError::Sealed => {
+                VaultError::SealBroken { file: file.clone(), value: "root".into() }
             }
-            TryLockError::Error(source) => VaultError::io("lock", &path)(source),
-        })?;
-        Ok(lock)
+        };
+        let header = RootHeader::decode(bytes).map_err(refused)?;
+        let shared = self.shared_key(header.epoch.as_ref())?;
+        let root = Root::open(bytes, &shared).map_err(refused)?;
+        if !root.entries.values().all(|entry| Root::is_possible(entry.length)) {
+            return Err(VaultError::Damaged { file });
+        }
+        let owner = match self.access() {
+            VaultAccess::Owner => Some(ValueKey::new(self.keyring.data.expose())),
+            VaultAccess::Query => None,
+        };
+        Ok((root, Keys { owner, shared }))
     }
 
-    /// The manifest on disk now.
-    fn load_manifest(&self) -> Result<Manifest, VaultError> {
-        let file = self.disk.path(MANIFEST);
-        match self.disk.read_small(MANIFEST, manifest::MAX_FILE_BYTES) {
-            Ok(bytes) => Manifest::open(&bytes, &self.keyring.data, &file),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(VaultError::Incomplete { directory: self.directory().to_owned() })
+    /// The key of values for those who may search.
+    fn shared_key(&self, epoch: Option<&SaltedEpoch>) -> Result<ValueKey, VaultError> {
+        Ok(match (&self.keyring.secret, epoch) {
+            (KeyringSecret::Epoch(secret), _) => ValueKey::new(&value_key(secret)),
+            (KeyringSecret::Master(master), Some(epoch)) => {
+                ValueKey::new(&value_key(&epoch_secret(master, epoch)))
             }
-            Err(error) => Err(VaultError::io("read", &file)(error)),
-        }
+            (KeyringSecret::Master(_), None) => ValueKey::new(self.keyring.data.expose()),
+        })
     }
+}
 
-    fn superseded_by(&self, current: &Manifest) -> VaultError {
-        VaultError::Superseded {
-            directory: self.directory().to_owned(),
-            opened: self.manifest.generation,
-            current: current.generation,
+impl Vault {
+    /// Names of commits in one value of the history.
+    pub(crate) const HISTORY_COMMITS: u64 = snapshot::HISTORY_COMMITS;
+
+    /// The names in a value of another copy's history.
+    pub(crate) fn open_history(
+        &self,
+        root: &Root,
+        number: u32,
+        sealed: &[u8],
+    ) -> Result<Vec<CommitName>, VaultError> {
+        let slot = Slot::History(number);
+        let file = self.database();
+        let broken = || VaultError::SealBroken { file: file.clone(), value: slot.to_string() };
+        if transaction::entry_of(sealed).as_ref() != root.entries.get(&slot) {
+            return Err(broken());
         }
+        let key = ValueKey::new(self.keyring.data.expose());
+        let names = key.open(slot, sealed).map_err(|_| broken())?;
+        let name = |name: &[u8]| CommitName(name.try_into().expect("16 bytes"));
+        Ok(names.chunks_exact(16).map(name).collect())
     }
+}
 
-    /// Removes what killed writers left behind: files with names the vault gives that the manifest
-    /// does not list. Anything else in the directory is not the vault's to touch. Only for the
-    /// holder of the writer lock.
-    fn remove_leftovers(&self) -> Result<(), VaultError> {
-        let names = self.disk.names().map_err(VaultError::io("list", self.directory()))?;
-        for name in names {
-            let unlisted = match FileKind::parse_file_name(&name) {
-                Some((kind, generation)) => self
-                    .manifest
-                    .entries
-                    .get(&kind)
-                    .is_none_or(|entry| entry.generation != generation),
-                None => [NEXT_MANIFEST, NEXT_KEYRING].contains(&name.as_str()),
-            };
-            if unlisted {
-                self.disk
-                    .remove(&name)
-                    .map_err(VaultError::io("remove", &self.disk.path(&name)))?;
-            }
-        }
-        Ok(())
+impl Snapshot {
+    /// The root as it is stored.
+    pub(crate) fn sealed_root(&self) -> Result<Vec<u8>, VaultError> {
+        database::root(&self.db, &self.file)
+    }
+}
+
+/// Whether a sealed value is the one that a root lists, and opens.
+pub(crate) fn check_value(
+    keys: &Keys,
+    slot: Slot,
+    entry: &Entry,
+    sealed: &[u8],
+    file: &Path,
+) -> Result<(), VaultError> {
+    let broken = || VaultError::SealBroken { file: file.to_owned(), value: slot.to_string() };
+    if transaction::entry_of(sealed) != Some(*entry) {
+        return Err(broken());
+    }
+    match keys.of(slot) {
+        Some(key) => key.open(slot, sealed).map(drop).map_err(|_| broken()),
+        None => Ok(()),
+    }
+}
+
+fn seal_keyring(
+    keyring: &Keyring,
+    unlock: &Unlock,
+    cost: KdfCost,
+    rng: &mut impl CryptoRng,
+) -> Result<Vec<u8>, VaultError> {
+    if unlock.kind() == UnlockKind::Recovery {
+        return Err(VaultError::RecoveryOnly);
+    }
+    keyring.seal(unlock, cost, rng)
+}
+
+/// Why there is no keyring.
+fn absent(disk: &Disk, recovering: bool, file: PathBuf) -> VaultError {
+    let directory = disk.directory().to_owned();
+    if disk.path(UNFINISHED).exists() {
+        VaultError::Unfinished { directory }
+    } else if !disk.path(DATABASE).exists() {
+        VaultError::NotAVault { directory }
+    } else if recovering {
+        VaultError::NoRecovery { directory }
+    } else {
+        VaultError::NoKeyring { file }
     }
 }

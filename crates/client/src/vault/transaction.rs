@@ -1,179 +1,207 @@
-//! Changing a vault from one generation to the next, all or nothing.
-//!
-//! New files are written under names of the next generation, which nothing refers to yet. The
-//! commit then makes, in this order, each step on disk before the next begins:
-//!
-//! 1. the new files and their names,
-//! 2. the new manifest under a temporary name,
-//! 3. the rename of that name to `MANIFEST`: the moment of the commit,
-//! 4. the removal of the files no longer listed.
-//!
-//! A writer stopped before step 3 leaves the old generation untouched, one stopped after it leaves
-//! the new one complete. What it leaves lying about either way, the next transaction removes.
-
-use std::collections::BTreeMap;
-use std::fs::File;
+//! From one commit to the next: all of a change, or nothing.
 
 use rand_core::CryptoRng;
+use rayon::prelude::*;
+use shard_protocol::CommitName;
 
+use super::database::{self, Place};
 use super::error::VaultError;
-use super::frame::{Checksum, FrameWriter};
-use super::kind::{Content, FileKind};
-use super::manifest::Entry;
-use super::seal::{self, ChunkCipher};
-use super::writer::{PayloadWriter, VaultWriter};
-use super::{MANIFEST, NEXT_MANIFEST, Vault};
+use super::root::{Entry, Root, RootHeader};
+use super::snapshot::{HISTORY_COMMITS, Snapshot};
+use super::value::{MAX_VALUE_BYTES, Slot, draw_nonce, tag_of};
+use super::{Vault, check_value};
+use crate::keys::SaltedEpoch;
 
-/// A change to a vault in the making, begun by [`Vault::transaction`].
+/// A change on its way. Dropped before [`Transaction::commit`], it has changed nothing.
 ///
-/// Nothing changes until [`Transaction::commit`]. Dropped before that, it takes its files with it.
-/// It holds the vault's writer lock as long as it lives.
-#[derive(Debug)]
-pub struct Transaction<'vault> {
-    vault: &'vault mut Vault,
-    generation: u64,
-    /// The kinds begun; `None` for those not finished.
-    written: BTreeMap<FileKind, Option<Entry>>,
-    /// Set just before the rename. From then on the new files may be the vault's.
-    published: bool,
-    /// Locked until it is closed.
-    _lock: File,
+/// What it reads is the vault before the change; a slot is read before it is written.
+pub(crate) struct Transaction<'a> {
+    vault: &'a Vault,
+    before: Snapshot,
+    /// The root to come.
+    next: Root,
+    changed: bool,
 }
 
-impl<'vault> Transaction<'vault> {
-    pub(super) fn begin(vault: &'vault mut Vault) -> Result<Self, VaultError> {
-        let lock = vault.lock()?;
-        // Only now is the manifest on disk sure to stay as it is.
-        let current = vault.load_manifest()?;
-        if current != vault.manifest {
-            return Err(vault.superseded_by(&current));
-        }
-        vault.remove_leftovers()?;
-        let generation = current
-            .generation
-            .checked_add(1)
-            .expect("generations count commits, of which there are fewer than 2^64");
-        Ok(Self { vault, generation, written: BTreeMap::new(), published: false, _lock: lock })
+impl Vault {
+    /// Begins a change. There is one writer at a time; another is refused here, before it has done
+    /// any work.
+    ///
+    /// # Errors
+    /// When another writer is at work, or the disk is read only.
+    pub(crate) fn transaction(
+        &mut self,
+        rng: &mut impl CryptoRng,
+    ) -> Result<Transaction<'_>, VaultError> {
+        let file = self.database();
+        let db = database::open(&file)?;
+        database::begin_writing(&db, &file)?;
+        let before = self.reading(db, file)?;
+        let mut commit = CommitName([0; 16]);
+        rng.fill_bytes(&mut commit.0);
+        let header = before.root.header.next(commit);
+        let next = Root { header, entries: before.root.entries.clone() };
+        Ok(Transaction { vault: self, before, next, changed: false })
+    }
+}
+
+impl Transaction<'_> {
+    /// The vault before the change.
+    pub(crate) fn before(&self) -> &Snapshot {
+        &self.before
     }
 
-    /// The vault as it is until the commit, to be read from. Nobody else can change it meanwhile.
-    pub fn vault(&self) -> &Vault {
+    /// From now on [`Transaction::before`] shows the vault with what was written so far.
+    pub(crate) fn refresh(&mut self) {
+        self.before.root = self.next.clone();
+    }
+
+    /// The vault.
+    pub(crate) fn vault(&self) -> &Vault {
         self.vault
     }
 
-    /// Writes `payload` as the new file of `kind`, in place of one this transaction wrote before.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub fn write(
+    /// The generation to come.
+    pub(crate) fn generation(&self) -> u64 {
+        self.next.header.generation
+    }
+
+    /// Goes over to the keys of another epoch. Values for those who may search are of one epoch, so
+    /// the old ones are removed: all of them are to be written anew.
+    pub(crate) fn begin_epoch(&mut self, epoch: SaltedEpoch) -> Result<(), VaultError> {
+        self.next.header.epoch = Some(epoch);
+        self.before.keys.shared = self.vault.shared_key(Some(&epoch))?;
+        let shared = self.next.entries.keys().copied().filter(|slot| slot.is_shared());
+        shared.collect::<Vec<_>>().into_iter().try_for_each(|slot| self.remove(slot))
+    }
+
+    /// Writes a value.
+    pub(crate) fn put(
         &mut self,
-        kind: FileKind,
-        payload: &[u8],
+        slot: Slot,
+        plain: &[u8],
         rng: &mut impl CryptoRng,
     ) -> Result<(), VaultError> {
-        let mut writer = self.begin_payload(kind, rng)?;
-        writer.append(payload)?;
-        let (length, checksum) = writer.finish()?;
-        self.record(kind, length, checksum);
+        self.put_many(&[()], |()| (slot, plain), rng)
+    }
+
+    /// Makes, seals and writes many values, on all cores.
+    pub(crate) fn put_many<T: Sync, P: AsRef<[u8]> + Send>(
+        &mut self,
+        items: &[T],
+        value: impl Fn(&T) -> (Slot, P) + Sync,
+        rng: &mut impl CryptoRng,
+    ) -> Result<(), VaultError> {
+        let commit = self.next.header.commit;
+        let nonces: Vec<_> = items.iter().map(|_| draw_nonce(rng)).collect();
+        let keys = &self.before.keys;
+        let refused = |directory| VaultError::QueryVault { directory, refused: "be written to" };
+        let seal = |(item, nonce)| {
+            let (slot, plain) = value(item);
+            let key = keys.of(slot).ok_or_else(|| refused(self.vault.directory().to_owned()))?;
+            let (sealed, tag) = key.seal(slot, commit, nonce, plain.as_ref());
+            Ok((slot, sealed, tag))
+        };
+        let sealed: Result<Vec<_>, VaultError> = items.par_iter().zip(nonces).map(seal).collect();
+        for (slot, sealed, tag) in sealed? {
+            assert!(sealed.len() <= MAX_VALUE_BYTES, "a value of {} bytes", sealed.len());
+            let entry = Entry { tag, length: sealed.len() as u32 };
+            self.insert(slot, entry, &sealed)?;
+        }
         Ok(())
     }
 
-    /// Begins the new file of `kind`, in place of one this transaction wrote before, to be written
-    /// piece by piece in constant memory.
-    ///
-    /// # Errors
-    /// When the disk refuses.
-    pub fn writer(
-        &mut self,
-        kind: FileKind,
-        rng: &mut impl CryptoRng,
-    ) -> Result<VaultWriter<'_, 'vault>, VaultError> {
-        let payload = self.begin_payload(kind, rng)?;
-        Ok(VaultWriter::new(self, payload))
+    fn insert(&mut self, slot: Slot, entry: Entry, sealed: &[u8]) -> Result<(), VaultError> {
+        database::put(&self.before.db, Place::Value(slot.id()), sealed, &self.before.file)?;
+        self.next.entries.insert(slot, entry);
+        self.changed = true;
+        Ok(())
     }
 
-    /// Makes what was written the vault's next generation. Without anything written, the vault
-    /// stays at its generation.
-    ///
-    /// # Errors
-    /// When a writer was not finished, or the disk refuses. The vault on disk is then at its old
-    /// generation, save where the disk refuses only to confirm the last rename: then it is at the
-    /// old or the new one, whole in either case, and must be opened again before it is written to.
-    pub fn commit(mut self, rng: &mut impl CryptoRng) -> Result<(), VaultError> {
-        if self.written.is_empty() {
+    /// Removes a value, if it is there.
+    pub(crate) fn remove(&mut self, slot: Slot) -> Result<(), VaultError> {
+        if self.next.entries.remove(&slot).is_some() {
+            database::remove(&self.before.db, slot.id(), &self.before.file)?;
+            self.changed = true;
+        }
+        Ok(())
+    }
+
+    /// Makes the change durable, under a name of its own. A change of nothing is none.
+    pub(crate) fn commit(mut self, rng: &mut impl CryptoRng) -> Result<(), VaultError> {
+        if !self.changed {
             return Ok(());
         }
-        let mut next = self.vault.manifest.clone();
-        next.generation = self.generation;
-        let mut replaced = Vec::new();
-        for (&kind, entry) in &self.written {
-            let entry = entry.clone().ok_or(VaultError::Unfinished { kind })?;
-            if let Some(old) = next.entries.insert(kind, entry) {
-                replaced.push(kind.file_name(old.generation));
+        let header = &self.next.header;
+        let number = header.generation / HISTORY_COMMITS;
+        let mut names = self.before.history(number)?;
+        names.resize((header.generation % HISTORY_COMMITS) as usize * 16, 0);
+        names.extend_from_slice(&header.commit.0);
+        self.put(Slot::History(number as u32), &names, rng)?;
+        let root = self.next.seal(&self.before.keys.shared, rng);
+        self.finish(&root)
+    }
+
+    /// Writes the root and commits.
+    fn finish(self, root: &[u8]) -> Result<(), VaultError> {
+        let Snapshot { db, file, .. } = &self.before;
+        database::put(db, Place::Root, root, file)?;
+        database::commit(db, file)
+    }
+
+    /// Takes another commit of the same vault as the state that the change begins from. `fetch`
+    /// gets every value of it that is not here already; each is held against the root, and opened,
+    /// before it is written.
+    pub(crate) fn rebase<E: From<VaultError>>(
+        &mut self,
+        root: &[u8],
+        mut fetch: impl FnMut(Slot, &Entry) -> Result<Vec<u8>, E>,
+    ) -> Result<(), E> {
+        let (target, keys) = self.vault.open_root(root)?;
+        let mine = |slot: Slot| keys.of(slot).is_some();
+        let gone = self.next.entries.keys().filter(|slot| !target.entries.contains_key(*slot));
+        for slot in gone.copied().filter(|slot| mine(*slot)).collect::<Vec<_>>() {
+            self.remove(slot)?;
+        }
+        for (&slot, entry) in target.entries.iter().filter(|(slot, _)| mine(**slot)) {
+            if self.next.entries.get(&slot) != Some(entry) {
+                let sealed = fetch(slot, entry)?;
+                check_value(&keys, slot, entry, &sealed, &self.before.file)?;
+                self.insert(slot, *entry, &sealed)?;
             }
         }
-
-        let disk = &self.vault.disk;
-        let directory = disk.directory();
-        let manifest_path = disk.path(MANIFEST);
-        let sealed = next.seal(&self.vault.keyring.data, rng);
-        disk.sync().map_err(VaultError::io("sync", directory))?;
-        disk.create_with(NEXT_MANIFEST, &sealed)
-            .map_err(VaultError::io("write", &disk.path(NEXT_MANIFEST)))?;
-        self.published = true;
-        disk.rename(NEXT_MANIFEST, MANIFEST).map_err(VaultError::io("replace", &manifest_path))?;
-        disk.sync().map_err(VaultError::io("sync", directory))?;
-
-        for name in replaced {
-            // The commit stands whether or not this works; the next transaction tries again.
-            let _ = disk.remove(&name);
-        }
-        self.vault.manifest = next;
+        let header = target.header.next(self.next.header.commit);
+        self.next = Root { header, entries: target.entries.clone() };
+        self.before.root = target;
+        self.before.keys = keys;
         Ok(())
     }
 
-    /// Makes a finished file part of the transaction.
-    pub(super) fn record(&mut self, kind: FileKind, length: u64, checksum: Checksum) {
-        let entry = Entry { generation: self.generation, length, checksum };
-        self.written.insert(kind, Some(entry));
+    /// Ends a change that [`Transaction::rebase`] was all of: the vault is then at that very commit.
+    pub(crate) fn finish_at(self, root: &[u8]) -> Result<(), VaultError> {
+        self.finish(root)
     }
 
-    fn begin_payload(
-        &mut self,
-        kind: FileKind,
-        rng: &mut impl CryptoRng,
-    ) -> Result<PayloadWriter, VaultError> {
-        let disk = &self.vault.disk;
-        let name = kind.file_name(self.generation);
-        let path = disk.path(&name);
-        if self.written.insert(kind, None).is_some() {
-            disk.remove(&name).map_err(VaultError::io("remove", &path))?;
-        }
-        let content = Content::Payload(kind);
-        let frame = disk
-            .create(&name)
-            .and_then(|file| FrameWriter::begin(file, content, self.generation))
-            .map_err(VaultError::io("write", &path))?;
-        let seal = kind.is_sealed().then(|| {
-            let prefix = seal::draw_prefix(rng);
-            let key = &self.vault.keyring.data;
-            let cipher = ChunkCipher::new(key, prefix, content, self.generation);
-            (prefix, cipher)
-        });
-        PayloadWriter::new(kind, path, frame, seal)
+    /// Puts another commit of the same vault in place of this one.
+    pub(crate) fn bring_to<E: From<VaultError>>(
+        mut self,
+        root: &[u8],
+        fetch: impl FnMut(Slot, &Entry) -> Result<Vec<u8>, E>,
+    ) -> Result<RootHeader, E> {
+        self.rebase(root, fetch)?;
+        let header = self.before.root.header;
+        self.finish(root)?;
+        Ok(header)
     }
 }
 
-impl Drop for Transaction<'_> {
-    fn drop(&mut self) {
-        if self.published {
-            return;
-        }
-        // Best effort: what cannot be removed now, the next transaction removes.
-        let disk = &self.vault.disk;
-        for kind in self.written.keys() {
-            let _ = disk.remove(&kind.file_name(self.generation));
-        }
-        let _ = disk.remove(NEXT_MANIFEST);
+impl std::fmt::Debug for Transaction<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Transaction({:?})", self.next.header)
     }
+}
+
+/// The tag of a value that somebody else sealed.
+pub(super) fn entry_of(sealed: &[u8]) -> Option<Entry> {
+    Some(Entry { tag: tag_of(sealed)?, length: u32::try_from(sealed.len()).ok()? })
 }

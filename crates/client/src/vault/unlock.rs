@@ -1,18 +1,19 @@
 //! Changing what opens a vault. The secrets inside stay as they are, and so do all other files.
 //!
-//! A keyring is replaced like a manifest: written under another name, synced, renamed, under the
-//! writer lock. A kill at any step leaves the old keyring or the new one, whole.
+//! A keyring is written under another name, synced and renamed, while no other writer is at work. A
+//! kill at any step leaves the old keyring or the new one, whole.
 //!
 //! What this cannot do is take back a copy: who has kept the old keyring *and* what opened it still
 //! has the vault's secrets.
 
 use rand_core::CryptoRng;
+use rusqlite::Connection;
 
 use super::error::VaultError;
 use super::kdf::KdfCost;
 use super::recovery::RecoveryCode;
 use super::secret::{Unlock, UnlockKind};
-use super::{KEYRING, NEXT_KEYRING, RECOVERY, Vault};
+use super::{KEYRING, NEXT_KEYRING, RECOVERY, Vault, database};
 
 /// A recovery code that is not in force yet, so that it can be shown before the one it replaces is
 /// gone. Made and put in force by one and the same vault.
@@ -81,23 +82,25 @@ impl Vault {
         self.disk.path(RECOVERY).exists()
     }
 
+    /// Whether a change could begin now.
+    ///
+    /// # Errors
+    /// When another writer is at work, or the disk is read only.
+    pub fn check_writable(&self) -> Result<(), VaultError> {
+        self.lock().map(drop)
+    }
+
+    /// Keeps writers out for as long as the connection lives.
+    pub(super) fn lock(&self) -> Result<Connection, VaultError> {
+        let file = self.database();
+        let db = database::open(&file)?;
+        database::begin_writing(&db, &file)?;
+        Ok(db)
+    }
+
     fn replace_keyring(&self, name: &str, sealed: &[u8]) -> Result<(), VaultError> {
         let _lock = self.lock()?;
-        let disk = &self.disk;
-        let next = disk.path(NEXT_KEYRING);
-        // A killed writer may have left one.
-        disk.remove(NEXT_KEYRING).map_err(VaultError::io("remove", &next))?;
-        let written = disk
-            .create_with(NEXT_KEYRING, sealed)
-            .map_err(VaultError::io("write", &next))
-            .and_then(|()| {
-                disk.rename(NEXT_KEYRING, name).map_err(VaultError::io("replace", &disk.path(name)))
-            });
-        if written.is_err() {
-            // Best effort: what cannot be removed now, the next writer removes.
-            let _ = disk.remove(NEXT_KEYRING);
-        }
-        written?;
-        disk.sync().map_err(VaultError::io("sync", disk.directory()))
+        let replaced = self.disk.replace_with(name, NEXT_KEYRING, sealed);
+        replaced.map_err(VaultError::io("replace", &self.disk.path(name)))
     }
 }

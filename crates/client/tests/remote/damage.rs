@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use shard_client::remote::{Lineage, PublishOptions, Published, describe, publish};
+use shard_client::remote::{PublishOptions, Published, describe, publish};
 use shard_client::{ClientError, SearchOptions, Searcher, Transport, UNWATCHED, published_rows};
 use shard_protocol::{CollectionName, Limits};
 use shard_server::Server;
@@ -61,13 +61,7 @@ impl Transport for Disk {
 }
 
 fn put(owner: &Owner, disk: &Disk, replace: bool) -> Result<Published, ClientError> {
-    let collection = owner.collection();
-    let lineage = Lineage {
-        head: collection.head().unwrap(),
-        commit_at: &|revision| collection.commit_at(revision),
-    };
-    let rows = published_rows(&owner.vault)?;
-    publish(&collection, &rows, lineage, PublishOptions { replace }, disk, UNWATCHED)
+    publish(&owner.vault, PublishOptions { replace }, disk, UNWATCHED)
 }
 
 /// Searches so that every document is scored.
@@ -121,7 +115,7 @@ fn a_collection_whose_commit_is_lost_is_replaced_deliberately_only() {
     let mut owner = Owner::with_documents(40);
     let mut disk = Disk::new();
     put(&owner, &disk, false).unwrap();
-    disk.damage(&owner.collection().head().unwrap().name.0);
+    disk.damage(&owner.collection().head().name.0);
     let error = put(&owner, &disk, false).unwrap_err();
     assert!(matches!(error, ClientError::UnknownState { .. }), "{error}");
     assert!(disk.files("damaged-rows-").is_empty(), "nothing was touched");

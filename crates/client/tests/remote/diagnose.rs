@@ -1,19 +1,11 @@
 //! What a search says that the server refused.
 
-use shard_client::remote::{Head, Lineage, PublishOptions, diagnose, publish};
-use shard_client::{ClientError, Collection, SearchOptions, Searcher, UNWATCHED, published_rows};
-use shard_protocol::CommitName;
+use shard_client::remote::{describe, diagnose};
+use shard_client::{ClientError, Collection, SearchOptions, Searcher};
+use shard_protocol::{Advance, CollectionName};
 
 use crate::support::Served;
 use crate::vaults::Owner;
-
-fn put(owner: &Owner, head: Head, served: &Served) {
-    let collection = owner.collection();
-    let lineage = Lineage { head, commit_at: &|revision| collection.commit_at(revision) };
-    let rows = published_rows(&owner.vault).unwrap();
-    let options = PublishOptions { replace: true };
-    publish(&collection, &rows, lineage, options, served, UNWATCHED).unwrap();
-}
 
 /// The diagnosis of a search that the server must refuse.
 fn said(owner: &mut Owner, collection: &Collection, served: &Served) -> ClientError {
@@ -25,38 +17,45 @@ fn said(owner: &mut Owner, collection: &Collection, served: &Served) -> ClientEr
 
 #[test]
 fn a_refused_search_says_how_vault_and_server_stand() {
+    let ids: Vec<String> = (0..40).map(|n| n.to_string()).collect();
     let mut owner = Owner::with_documents(40);
+    let mut fork = owner.copy(11);
+    owner.add(1);
     let served = Served::new(None);
-    let old = owner.collection();
+    let (old, old_copy) = (owner.collection(), owner.copy(12));
     let error = said(&mut owner, &old, &served);
     assert!(matches!(&error, ClientError::Unpublished { reason } if reason.contains("nothing")));
 
-    put(&owner, old.head().unwrap(), &served);
+    owner.publish(&*served).unwrap();
     // All documents replaced: the old copy asks for rows that are gone.
-    let ids: Vec<String> = (0..40).map(|n| n.to_string()).collect();
     owner.ingest(&ids);
     let new = owner.collection();
     let error = said(&mut owner, &new, &served);
     let words = format!("the server is at revision {}", old.revision());
     assert!(matches!(&error, ClientError::Unpublished { reason } if reason.contains(&words)));
 
-    put(&owner, new.head().unwrap(), &served);
+    owner.publish(&*served).unwrap();
     let error = said(&mut owner, &old, &served);
     assert!(matches!(error, ClientError::Behind { .. }), "{error}");
 
     // A commit of another name where the old copy has its own.
-    let head = Head { name: CommitName([3; 16]), revision: old.revision() };
-    put(&owner, head, &served);
+    fork.ingest(&ids);
+    assert_eq!(fork.collection().revision(), old.revision());
+    fork.replace(&*served).unwrap();
     let error = said(&mut owner, &old, &served);
     assert!(matches!(error, ClientError::Forked { .. }), "{error}");
 
     // The very commit, and not its rows.
-    put(&owner, old.head().unwrap(), &served);
+    old_copy.replace(&*served).unwrap();
+    let (name, state) = (CollectionName::default(), describe(&*served).unwrap());
+    let (commit, revision) = (old.commit(), old.revision());
+    let advance = Advance { from: Some(commit), to: commit, revision, turn: state.turn };
+    let handles: Vec<_> = (0..40).map(|row| old.index().handle(row)).collect();
+    served.rows().delete(&name, &advance, old.epoch(), &handles).unwrap();
     let error = said(&mut owner, &old, &served);
     assert!(matches!(error, ClientError::Incomplete { .. }), "{error}");
 
-    let other = Owner::seeded(9, 40, 24);
-    put(&other, other.collection().head().unwrap(), &served);
+    Owner::seeded(9, 40, 24).replace(&*served).unwrap();
     let error = said(&mut owner, &old, &served);
     assert!(matches!(error, ClientError::NotThisVault), "{error}");
 }

@@ -1,4 +1,4 @@
-//! The client with a server at the other end: connection, publish, backup, sessions, batches,
+//! The client with a server at the other end: connection, publish, pull, backup, sessions, batches,
 //! diagnoses.
 
 #[path = "../support/mod.rs"]
@@ -9,7 +9,15 @@ mod vaults;
 mod backup;
 mod batch;
 mod connection;
+mod copies;
 mod damage;
 mod diagnose;
+mod kept;
+mod merge;
+mod parted;
 mod publish;
+mod pull;
+mod reader;
+mod restore;
 mod sessions;
+mod two_owners;

@@ -158,9 +158,10 @@ impl Transport for Served {
     }
 }
 
-/// A connection that breaks when it has carried so many messages of some kinds.
+/// A connection that breaks when it has carried so many messages.
 pub struct CutOff<'a> {
     pub served: &'a Served,
+    /// The kinds that count; none for all.
     pub kinds: &'a [MessageKind],
     pub left: AtomicUsize,
     /// Whether the last message arrives and only its answer is lost.
@@ -171,13 +172,18 @@ impl<'a> CutOff<'a> {
     pub fn after(count: usize, kinds: &'a [MessageKind], served: &'a Served) -> Self {
         Self { served, kinds, left: AtomicUsize::new(count), late: false }
     }
+
+    /// Whatever the messages are.
+    pub fn anywhere(count: usize, served: &'a Served) -> Self {
+        Self::after(count, &[], served)
+    }
 }
 
 impl Transport for CutOff<'_> {
     type Error = ClientError;
 
     fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, ClientError> {
-        if self.kinds.contains(&message_kind(&message)?) {
+        if self.kinds.is_empty() || self.kinds.contains(&message_kind(&message)?) {
             let counted = |left: usize| left.checked_sub(1);
             if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, counted).is_err() {
                 if self.late {
@@ -186,6 +192,25 @@ impl Transport for CutOff<'_> {
                 let (server, reason) = ("a test".to_owned(), "cut off".to_owned());
                 return Err(RemoteError::Broken { server, reason }.into());
             }
+        }
+        self.served.exchange(message)
+    }
+}
+
+/// A connection on which something happens to messages of one kind before they arrive.
+pub struct Meddler<'a, M: Fn(&mut Vec<u8>) + Send + Sync> {
+    pub served: &'a Served,
+    pub kind: MessageKind,
+    /// What happens to each.
+    pub meddle: M,
+}
+
+impl<M: Fn(&mut Vec<u8>) + Send + Sync> Transport for Meddler<'_, M> {
+    type Error = ClientError;
+
+    fn exchange(&self, mut message: Vec<u8>) -> Result<Vec<u8>, ClientError> {
+        if message_kind(&message)? == self.kind {
+            (self.meddle)(&mut message);
         }
         self.served.exchange(message)
     }

@@ -31,6 +31,27 @@ pub enum Bench {
     Hostile(Hostile),
     /// The server's rows on disk: writing, fetching, opening after a kill, compacting
     Store(Store),
+    /// The owner's vault on disk: ingesting, opening, changing one document, searching, verifying
+    Vault(VaultStorage),
+}
+
+#[derive(Args)]
+pub struct VaultStorage {
+    /// Number of synthetic documents
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = positive)]
+    pub rows: usize,
+    /// Width of synthetic documents
+    #[arg(long, value_name = "D", default_value_t = 384, value_parser = positive)]
+    pub width: usize,
+    /// Document vectors, which are rounded to 16 bits [default: synthetic ones]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rows", "width", "seed"])]
+    pub documents: Option<PathBuf>,
+    /// Seed of synthetic documents
+    #[arg(long, default_value_t = 2026)]
+    pub seed: u64,
+    /// Where to write, to measure the disk that the vault will be on [default: a temporary directory]
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -9,7 +9,7 @@
 //! together; `exercise` makes bare requests of the engine for `engine`,
 //! `plans` and `parameters`. `served` is a server in a process of its own, for `serve` (load),
 //! `network` (links), `crash` (kills) and `hostile` (the worst requests); `store` measures the
-//! server's rows on disk.
+//! server's rows on disk, `vault` the owner's vault.
 
 mod arguments;
 mod clock;
@@ -28,6 +28,7 @@ mod rerank;
 mod serve;
 mod served;
 mod store;
+mod vault;
 
 use std::path::Path;
 
@@ -50,5 +51,6 @@ pub fn run(bench: &Bench, json: Option<&Path>) -> Result<()> {
         Bench::Crash(arguments) => crash::run(arguments, &output),
         Bench::Hostile(arguments) => hostile::run(arguments, &output),
         Bench::Store(arguments) => store::run(arguments, &output),
+        Bench::Vault(arguments) => vault::run(arguments, &output),
     }
 }

@@ -4,13 +4,14 @@ use anyhow::{Result, bail};
 use rand::TryRng;
 use rand::rand_core::UnwrapErr;
 use rand::rngs::SysRng;
-use shard_client::vault::{KdfCost, MIN_KEY_FILE_BYTES, Unlock};
+use shard_client::vault::{KdfCost, MIN_KEY_FILE_BYTES, Unlock, Vault};
 use shard_client::{
     CellCount, Choice, Collection, Documents, Hit, SearchOptions, Settings, create_vault, ingest,
     published_rows,
 };
 use shard_geometry::VectorSet;
 use shard_protocol::RowBatch;
+use tempfile::TempDir;
 use zeroize::Zeroizing;
 
 use super::arguments::CorpusArguments;
@@ -19,16 +20,18 @@ use shard_cli::output::{follow, progress_of_time};
 
 /// The data owner of one run.
 pub struct Owner {
+    pub vault: Vault,
     pub collection: Collection,
     /// What the server is given.
     pub rows: RowBatch,
     pub queries: VectorSet,
     pub options: SearchOptions,
+    /// Where the vault is, until the run ends.
+    _directory: TempDir,
 }
 
 impl Owner {
-    /// Protects a corpus as the flags say. The vault's files are gone when this returns; what was
-    /// opened stays in memory.
+    /// Protects a corpus as the flags say.
     pub fn of(arguments: &CorpusArguments, options: SearchOptions, corpus: Corpus) -> Result<Self> {
         let Corpus { documents, queries } = corpus;
         let width = documents.width();
@@ -61,7 +64,7 @@ impl Owner {
         done?;
         let collection = Collection::open(&vault)?;
         let rows = published_rows(&vault)?;
-        Ok(Self { collection, rows, queries, options })
+        Ok(Self { vault, collection, rows, queries, options, _directory: directory })
     }
 
     /// The query of a trial.

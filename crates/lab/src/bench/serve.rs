@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use cpu_time::ProcessTime;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rayon::ThreadPoolBuilder;
 use serde::Serialize;
-use shard_client::remote::{Lineage, PublishOptions, Remote, publish};
+use shard_client::remote::{PublishOptions, Remote, publish};
 use shard_client::{Collection, SearchOptions, Searcher};
 
 use super::arguments::Serve;
@@ -103,12 +103,7 @@ pub fn run(arguments: &Serve, output: &Output<'_>) -> Result<()> {
     let bar = progress("publishing", owner.rows.rows().len());
     let connection = server.connect("bench")?;
     let options = PublishOptions::default();
-    let collection = &owner.collection;
-    let lineage = Lineage {
-        head: collection.head().context("a query vault has nothing to publish")?,
-        commit_at: &|revision| collection.commit_at(revision),
-    };
-    publish(collection, &owner.rows, lineage, options, &connection, &follow(&bar))?;
+    publish(&owner.vault, options, &connection, &follow(&bar))?;
     bar.finish_and_clear();
     let publish_seconds = start.elapsed().as_secs_f64();
 

@@ -7,3 +7,4 @@ mod slots;
 #[path = "../../../cli/tests/cli/support/mod.rs"]
 mod support;
 mod usage;
+mod vault;

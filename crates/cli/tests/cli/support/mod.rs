@@ -146,6 +146,14 @@ impl Desk {
         self.hits(arguments).into_iter().map(|(id, _)| id).collect()
     }
 
+    /// Somebody who writes to the vault, until dropped.
+    pub fn another_writer(&self) -> rusqlite::Connection {
+        let file = self.path(VAULT).join("vault.sqlite");
+        let writer = rusqlite::Connection::open(file).expect("the vault is there");
+        writer.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
+        writer
+    }
+
     /// Every file in a directory.
     pub fn snapshot(&self, directory: &str) -> Snapshot {
         let entries = fs::read_dir(self.path(directory)).expect("the directory exists");

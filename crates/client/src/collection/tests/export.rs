@@ -23,8 +23,9 @@ fn an_exported_vault_finds_what_its_owner_finds() {
             found(&searcher, &colleague, query.row(0)),
             found(&searcher, &owner, query.row(0))
         );
-        assert_eq!(colleague.revision().0, world.vault.generation());
-        assert_eq!(owner.revision().0, world.vault.generation());
+        assert_eq!(colleague.revision().0, world.generation());
+        assert_eq!(owner.revision().0, world.generation());
+        assert_eq!(verify_vault(&query_vault, UNWATCHED).unwrap().documents, 40);
     }
 }
 
@@ -32,12 +33,9 @@ fn an_exported_vault_finds_what_its_owner_finds() {
 fn an_exported_vault_has_neither_vectors_nor_rows_nor_its_owners_secrets() {
     let mut world = World::with(CellCount::Cells(4), 20);
     let query_vault = exported(&mut world);
-    for kind in FileKind::ALL {
-        let expected = matches!(
-            kind,
-            FileKind::Settings | FileKind::Model | FileKind::Index | FileKind::Origin
-        );
-        assert_eq!(query_vault.contains(kind), expected, "{kind}");
+    let snapshot = query_vault.snapshot().unwrap();
+    for slot in snapshot.root().entries.keys() {
+        assert_eq!(snapshot.read(*slot).is_ok(), slot.is_shared(), "{slot}");
     }
     assert!(Vault::open(query_vault.directory(), &unlock()).is_err());
     assert!(Vault::open(world.vault.directory(), &colleague()).is_err());
@@ -47,7 +45,7 @@ fn an_exported_vault_has_neither_vectors_nor_rows_nor_its_owners_secrets() {
 fn an_exported_vault_refuses_everything_but_a_search() {
     let mut world = World::with(CellCount::Cells(4), 20);
     let mut vault = exported(&mut world);
-    let (generation, mut rng) = (vault.generation(), ChaCha20Rng::seed_from_u64(5));
+    let (head, mut rng) = (vault.head().unwrap(), ChaCha20Rng::seed_from_u64(5));
     let more = vectors(&mut rng, 1, WIDTH);
     let names = ids(0..1);
     let documents = Documents { ids: &names, vectors: &more, sample_queries: None };
@@ -69,27 +67,22 @@ fn an_exported_vault_refuses_everything_but_a_search() {
         assert!(matches!(error, ClientError::Vault(VaultError::QueryVault { .. })), "{error}");
         assert!(error.to_string().contains("query vault"), "{error}");
     }
-    assert_eq!(vault.generation(), generation);
+    assert_eq!(vault.head().unwrap(), head);
     assert!(!elsewhere.exists());
 }
 
 #[cfg(feature = "remote")]
 #[test]
 fn an_exported_vault_is_neither_published_nor_backed_up() {
-    use crate::remote::{BackupOptions, Lineage, PublishOptions, backup, publish};
+    use crate::remote::{BackupOptions, PublishOptions, backup, publish};
 
     let mut world = World::with(CellCount::Cells(4), 20);
-    let mut vault = exported(&mut world);
+    let vault = exported(&mut world);
     let searcher = searcher(&world.vault);
     let server = searcher.transport();
-    let saved = backup(&mut vault, BackupOptions::default(), server, UNWATCHED);
+    let saved = backup(&vault, BackupOptions::default(), server, UNWATCHED);
     assert!(matches!(saved, Err(ClientError::Vault(VaultError::QueryVault { .. }))), "{saved:?}");
-    let (theirs, rows) = (Collection::open(&vault).unwrap(), published_rows(&world.vault).unwrap());
-    let head = Collection::open(&world.vault).unwrap().head().unwrap();
-    let lineage = Lineage { head, commit_at: &|_| None };
-    assert_eq!(theirs.head(), None);
-    let options = PublishOptions::default();
-    let published = publish(&theirs, &rows, lineage, options, server, UNWATCHED);
+    let published = publish(&vault, PublishOptions::default(), server, UNWATCHED);
     assert!(matches!(published, Err(ClientError::SearchOnly)), "{published:?}");
 }
 

@@ -1,8 +1,15 @@
 //! Live updates, new epochs and exports, with a real server where something is searched.
 
+mod change;
+mod chunk;
+mod damage;
 mod delete;
 mod epoch;
 mod export;
+mod full;
+mod golden;
+mod journal;
+mod kill;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -19,7 +26,7 @@ use super::*;
 use crate::progress::{Progress, UNWATCHED};
 use crate::search::{SearchOptions, Searcher};
 use crate::settings::{CellCount, Choice};
-use crate::vault::{MIN_KEY_FILE_BYTES, VaultAccess, VaultError};
+use crate::vault::{MIN_KEY_FILE_BYTES, Root, VaultError};
 
 const WIDTH: usize = 16;
 
@@ -94,12 +101,29 @@ impl World {
         published_rows(&self.vault).unwrap().rows().iter().map(|row| row.handle).collect()
     }
 
+    fn generation(&self) -> u64 {
+        self.vault.head().unwrap().generation
+    }
+
+    fn root(&self) -> Root {
+        self.vault.snapshot().unwrap().root().clone()
+    }
+
+    fn row(&self, id: &str) -> u32 {
+        let collection = self.collection();
+        let row = collection.index().ids().position(|held| held == id);
+        row.expect("a document of this id") as u32
+    }
+
     /// Everything goes together: index, vectors and published rows.
     fn check(&self) {
+        verify_vault(&self.vault, UNWATCHED).unwrap();
         let (collection, vectors) = (self.collection(), stored_vectors(&self.vault).unwrap());
         let index = collection.index();
         assert_eq!(vectors.rows(), index.rows());
-        let mut named = index.handles_in_use();
+        let canaries = index.canaries().iter().map(|canary| canary.handle);
+        let mut named: HashSet<RowHandle> =
+            index.handles().iter().copied().chain(canaries).collect();
         assert_eq!(named.len(), index.rows() + index.canaries().len());
         for row in published_rows(&self.vault).unwrap().rows() {
             assert!(named.remove(&row.handle), "a row that the index does not know");
@@ -130,9 +154,9 @@ fn found(searcher: &Searcher<Embedded>, collection: &Collection, query: &[f32]) 
 
 #[test]
 fn of_two_ingests_at_once_the_second_is_refused_before_it_works() {
-    let mut world = World::with(CellCount::Cells(4), 30);
+    let mut world = World::empty(CellCount::Cells(4));
     let mut second = Vault::open(world.vault.directory(), &unlock()).unwrap();
-    let (more, names) = (vectors(&mut world.rng, 5, WIDTH), ids(100..105));
+    let (more, names) = (vectors(&mut world.rng, 30, WIDTH), ids(0..30));
     // The first ingest stops in the middle of its work until the second has been refused.
     let documents = Documents { ids: &names, vectors: &more, sample_queries: None };
     let refused = std::sync::OnceLock::new();
@@ -151,7 +175,8 @@ fn of_two_ingests_at_once_the_second_is_refused_before_it_works() {
     assert!(error.to_string().contains("another process is writing"));
     // Now it may, from what the first has left.
     let mut second = Vault::open(world.vault.directory(), &unlock()).unwrap();
-    ingest(&mut second, &documents, UNWATCHED, &mut world.rng).unwrap();
+    let done = ingest(&mut second, &documents, UNWATCHED, &mut world.rng).unwrap();
+    assert_eq!(done.unchanged, 30);
 }
 
 #[test]
@@ -161,13 +186,13 @@ fn a_synchronised_vault_holds_what_was_given_and_nothing_else() {
     let names = ids(0..20);
     let documents = Documents { ids: &names, vectors: &first, sample_queries: None };
     let done = synchronise(&mut world.vault, &documents, UNWATCHED, &mut world.rng).unwrap();
-    assert_eq!(done, Ingested { added: 20, replaced: 0, deleted: 0, fitted: true });
+    assert_eq!(done, Ingested { added: 20, replaced: 0, unchanged: 0, deleted: 0, fitted: true });
     let second = vectors(&mut world.rng, 15, WIDTH);
     let names = ids(10..25);
     let documents = Documents { ids: &names, vectors: &second, sample_queries: None };
     let done = synchronise(&mut world.vault, &documents, UNWATCHED, &mut world.rng).unwrap();
-    assert_eq!(done, Ingested { added: 5, replaced: 10, deleted: 10, fitted: false });
-    assert_eq!(world.collection().index().ids(), names);
+    assert_eq!(done, Ingested { added: 5, replaced: 10, unchanged: 0, deleted: 10, fitted: false });
+    assert!(world.collection().index().ids().eq(&names));
     assert_eq!(stored_vectors(&world.vault).unwrap().values(), second.values());
     world.check();
     // All of it exchanged.
@@ -181,49 +206,82 @@ fn a_synchronised_vault_holds_what_was_given_and_nothing_else() {
 
 #[test]
 fn an_ingest_that_is_ended_changes_nothing() {
-    let mut world = World::with(CellCount::Micro, 30);
-    let generation = world.vault.generation();
-    let (more, names) = (vectors(&mut world.rng, 5, WIDTH), ids(100..105));
+    let mut world = World::empty(CellCount::Micro);
+    let head = world.vault.head().unwrap();
+    let (more, names) = (vectors(&mut world.rng, 30, WIDTH), ids(0..30));
     let documents = Documents { ids: &names, vectors: &more, sample_queries: None };
-    let end = |progress: Progress| {
-        assert_eq!(progress, Progress { done: 5, total: 5 });
-        ControlFlow::Break(())
-    };
-    let ended = ingest(&mut world.vault, &documents, &end, &mut world.rng);
-    assert!(matches!(ended, Err(ClientError::Cancelled)));
-    assert_eq!(world.vault.generation(), generation);
+    for calls in [0, 1, 3] {
+        let left = std::sync::atomic::AtomicUsize::new(calls);
+        let end = |_: Progress| {
+            let counted = |left: usize| left.checked_sub(1);
+            let order = std::sync::atomic::Ordering::SeqCst;
+            let goes_on = left.fetch_update(order, order, counted).is_ok();
+            if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        let ended = ingest(&mut world.vault, &documents, &end, &mut world.rng);
+        assert!(matches!(ended, Err(ClientError::Cancelled)), "{ended:?}");
+        assert_eq!(world.vault.head().unwrap(), head);
+        assert!(matches!(Collection::open(&world.vault), Err(ClientError::Empty)));
+        verify_vault(&world.vault, UNWATCHED).unwrap();
+    }
+    world.ingest(&names, &more);
     world.check();
 }
 
 #[test]
-fn a_document_is_the_same_row_whether_it_comes_first_or_later() {
+fn a_document_is_placed_the_same_whether_it_comes_first_or_later() {
     for cells in [CellCount::Cells(4), CellCount::Micro] {
         let mut world = World::with(cells, 40);
-        let before = published_rows(&world.vault).unwrap();
         let (collection, documents) = (world.collection(), stored_vectors(&world.vault).unwrap());
         let index = collection.index();
+        let rows = published_rows(&world.vault).unwrap();
+        let coordinates = |rows: &shard_protocol::RowBatch, handle: RowHandle| {
+            let row = rows.rows().iter().find(|row| row.handle == handle);
+            row.unwrap().coordinates.clone()
+        };
         for row in [0, 17, 39] {
             let vector = VectorSet::new(WIDTH, documents.row(row).to_vec()).unwrap();
+            let other = vectors(&mut world.rng, 1, WIDTH);
+            world.ingest(&ids(row..row + 1), &other);
             world.ingest(&ids(row..row + 1), &vector);
-            let now = world.collection();
-            assert_eq!(now.index().prefix(row as u32), index.prefix(row as u32));
-            assert_eq!(now.index().cell(row as u32), index.cell(row as u32));
+            let (now, row) = (world.collection(), row as u32);
+            assert_eq!(now.index().prefix(row), index.prefix(row));
+            assert_eq!(now.index().cell(row), index.cell(row));
+            assert!(now.index().is_late(row) && !index.is_late(row));
+            let later = published_rows(&world.vault).unwrap();
+            let same = coordinates(&later, now.index().handle(row))
+                == coordinates(&rows, index.handle(row));
+            // With a key of its own, a new name is a new key.
+            assert_eq!(same, cells != CellCount::Micro);
         }
-        let after = published_rows(&world.vault).unwrap();
-        assert!(before.rows() == after.rows());
     }
 }
 
 #[test]
 fn a_model_of_the_first_version_is_refused_in_words() {
     let mut world = World::with(CellCount::Cells(4), 20);
-    let mut model = world.vault.read(FileKind::Model).unwrap().to_vec();
+    let mut transaction = world.vault.transaction(&mut world.rng).unwrap();
+    let mut model = transaction.before().read(Slot::Model).unwrap().to_vec();
     model[0] = 1;
-    let mut transaction = world.vault.transaction().unwrap();
-    transaction.write(FileKind::Model, &model, &mut world.rng).unwrap();
+    transaction.put(Slot::Model, &model, &mut world.rng).unwrap();
     transaction.commit(&mut world.rng).unwrap();
     let error = Collection::open(&world.vault).map(drop).unwrap_err().to_string();
-    for words in ["model", "version 1", "version 4", "make a new vault"] {
+    for words in ["model", "version 1", "reads version 4", "make a new vault"] {
         assert!(error.contains(words), "{error}");
     }
+}
+
+#[test]
+fn settings_are_remembered_and_a_refused_setting_makes_no_vault() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("vault");
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    let wrong = Settings::new(CellCount::Cells(0));
+    assert!(create_vault(&path, &unlock(), cost(), &wrong, &mut rng).is_err());
+    assert!(!path.exists());
+    let chosen = Settings { d_pub: Choice::Fixed(7), ..Settings::new(CellCount::Micro) };
+    create_vault(&path, &unlock(), cost(), &chosen, &mut rng).unwrap();
+    let vault = Vault::open(&path, &unlock()).unwrap();
+    assert_eq!(vault_settings(&vault).unwrap(), chosen);
+    assert_eq!(verify_vault(&vault, UNWATCHED).unwrap().documents, 0);
 }

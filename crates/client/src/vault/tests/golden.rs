@@ -1,4 +1,5 @@
-//! Vaults written by version 1 of the format open forever.
+//! Keyrings written by version 1 of their format open forever. A whole vault is in
+//! `collection/tests/golden.rs`.
 
 use super::*;
 
@@ -16,83 +17,50 @@ fn counting(first: u8) -> [u8; 32] {
     std::array::from_fn(|index| first + index as u8)
 }
 
+fn opened(name: &str, unlock: &Unlock) -> Keyring {
+    let file = fixtures().join(name);
+    Keyring::open(&fs::read(&file).unwrap(), unlock, &file).unwrap()
+}
+
 #[test]
-fn the_first_vault_with_a_passphrase_still_opens() {
-    let directory = fixtures().join("vault-v1");
-    let vault = Vault::open(&directory, &passphrase(PASSPHRASE)).unwrap();
-    assert_eq!((vault.generation(), vault.access()), (2, VaultAccess::Owner));
-    assert_eq!(vault.manifest.entries.len(), 5);
-    assert_eq!(vault.master().unwrap().expose(), &counting(0));
-    assert_eq!(vault.keyring.data.expose(), &counting(32));
-    for kind in FileKind::ALL.into_iter().filter(|&kind| vault.contains(kind)) {
-        let expected = match kind {
-            FileKind::Index => String::new(),
-            _ => format!("the {kind} of the first format"),
-        };
-        assert_eq!(&vault.read(kind).unwrap()[..], expected.as_bytes());
+fn the_first_keyrings_of_owners_still_open() {
+    let recovery = Unlock::Recovery(RecoveryCode::parse(RECOVERY_CODE).unwrap());
+    for (name, unlock) in [
+        ("keyring-passphrase-v1", passphrase(PASSPHRASE)),
+        ("keyring-key-file-v1", key_file(0x42)),
+        ("keyring-recovery-v1", recovery),
+    ] {
+        let keyring = opened(name, &unlock);
+        let KeyringSecret::Master(master) = keyring.secret else { panic!("an owner's keyring") };
+        assert_eq!(master.expose(), &counting(0), "{name}");
+        assert_eq!(keyring.data.expose(), &counting(32), "{name}");
     }
 }
 
 #[test]
-fn the_first_keyring_with_a_key_file_still_opens() {
-    let file = fixtures().join("keyring-key-file-v1");
-    let bytes = fs::read(&file).unwrap();
-    let keyring = Keyring::open(&bytes, &key_file(0x42), &file).unwrap();
-    let KeyringSecret::Master(master) = keyring.secret else { panic!("an owner's keyring") };
-    assert_eq!(master.expose(), &counting(0));
-    assert_eq!(keyring.data.expose(), &counting(32));
-}
-
-#[test]
-fn the_first_recovery_keyring_still_opens() {
-    let file = fixtures().join("keyring-recovery-v1");
-    let unlock = Unlock::Recovery(RecoveryCode::parse(RECOVERY_CODE).unwrap());
-    let keyring = Keyring::open(&fs::read(&file).unwrap(), &unlock, &file).unwrap();
-    assert!(matches!(&keyring.secret, KeyringSecret::Master(it) if it.expose() == &counting(0)));
-    assert_eq!(keyring.data.expose(), &counting(32));
-}
-
-#[test]
 fn the_first_keyring_of_a_query_vault_still_opens() {
-    let file = fixtures().join("keyring-query-v1");
-    let keyring = Keyring::open(&fs::read(&file).unwrap(), &key_file(0x42), &file).unwrap();
+    let keyring = opened("keyring-query-v1", &key_file(0x42));
     assert!(matches!(&keyring.secret, KeyringSecret::Epoch(it) if it.expose() == &[9; 32]));
     assert_eq!(keyring.data.expose(), &counting(0));
 }
 
 #[test]
 #[ignore = "writes the fixtures anew, for a new version of the format only"]
-fn write_fixtures_of_other_keyrings() {
-    let mut rng = CountingRng(0);
-    let unlock = Unlock::Recovery(RecoveryCode::parse(RECOVERY_CODE).unwrap());
-    let bytes = Keyring::generate(&mut rng).seal(&unlock, lowest_cost(), &mut rng).unwrap();
-    fs::write(fixtures().join("keyring-recovery-v1"), bytes).unwrap();
-
+fn write_keyrings() {
+    let write = |name: &str, keyring: &Keyring, unlock: &Unlock, mut rng: CountingRng| {
+        let bytes = keyring.seal(unlock, lowest_cost(), &mut rng).unwrap();
+        fs::write(fixtures().join(name), bytes).unwrap();
+    };
+    let recovery = Unlock::Recovery(RecoveryCode::parse(RECOVERY_CODE).unwrap());
+    for (name, unlock) in [
+        ("keyring-passphrase-v1", passphrase(PASSPHRASE)),
+        ("keyring-key-file-v1", key_file(0x42)),
+        ("keyring-recovery-v1", recovery),
+    ] {
+        let mut rng = CountingRng(0);
+        write(name, &Keyring::generate(&mut rng), &unlock, rng);
+    }
     let mut rng = CountingRng(0);
     let keyring = Keyring::of_epoch(EpochSecret::from_bytes(&[9; 32]), &mut rng);
-    let bytes = keyring.seal(&key_file(0x42), lowest_cost(), &mut rng).unwrap();
-    fs::write(fixtures().join("keyring-query-v1"), bytes).unwrap();
-}
-
-#[test]
-#[ignore = "writes the fixtures anew, for a new version of the format only"]
-fn write_fixtures() {
-    let mut rng = CountingRng(0);
-    let directory = fixtures().join("vault-v1");
-    let unlock = passphrase(PASSPHRASE);
-    let mut vault = Vault::create(&directory, &unlock, lowest_cost(), &mut rng).unwrap();
-    // Two generations, so that the manifest lists files of both.
-    for kinds in [&FileKind::ALL[..], &[FileKind::Model, FileKind::Index][..]] {
-        let mut transaction = vault.transaction().unwrap();
-        for &kind in kinds {
-            let payload = format!("the {kind} of the first format");
-            let length = if kind == FileKind::Index { 0 } else { payload.len() };
-            transaction.write(kind, &payload.as_bytes()[..length], &mut rng).unwrap();
-        }
-        transaction.commit(&mut rng).unwrap();
-    }
-
-    let mut rng = CountingRng(0);
-    let bytes = Keyring::generate(&mut rng).seal(&key_file(0x42), lowest_cost(), &mut rng).unwrap();
-    fs::write(fixtures().join("keyring-key-file-v1"), bytes).unwrap();
+    write("keyring-query-v1", &keyring, &key_file(0x42), rng);
 }

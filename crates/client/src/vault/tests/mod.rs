@@ -1,10 +1,12 @@
 //! Tests of the vault as a whole. What concerns one module only is tested there.
 
-mod crash;
+mod alteration;
 mod damage;
 mod golden;
+mod history;
 mod kill;
 mod lifecycle;
+mod processes;
 mod query;
 mod recovery;
 mod round_trip;
@@ -24,6 +26,7 @@ use tempfile::TempDir;
 use zeroize::Zeroizing;
 
 use super::keyring::KeyringSecret;
+use super::value::FORMAT;
 use super::*;
 
 fn random() -> StdRng {
@@ -73,11 +76,32 @@ fn lowest_cost() -> KdfCost {
     KdfCost::new(8, 1, 1).unwrap()
 }
 
+/// Values of a vault, in slots of every sort.
+const VALUES: [(Slot, &[u8]); 6] = [
+    (Slot::Settings, b"settings"),
+    (Slot::Drift, b""),
+    (Slot::Vectors(0), b"vectors of the first chunk"),
+    (Slot::Vectors(9), b"vectors of the tenth chunk"),
+    (Slot::Model, b"model"),
+    (Slot::Routing(0), b"routing of the first chunk"),
+];
+
+/// Makes a vault without values.
+fn create(directory: &Path, unlock: &Unlock) -> Result<Vault, VaultError> {
+    Vault::create(directory, unlock, lowest_cost(), &[], &mut random())
+}
+
 /// A new vault in `vault` below a temporary directory.
 fn new_vault() -> (TempDir, Vault) {
     let parent = tempfile::tempdir().unwrap();
-    let directory = parent.path().join("vault");
-    let vault = Vault::create(&directory, &key_file(1), lowest_cost(), &mut random()).unwrap();
+    let vault = create(&parent.path().join("vault"), &key_file(1)).unwrap();
+    (parent, vault)
+}
+
+/// A vault with [`VALUES`].
+fn vault_with_values() -> (TempDir, Vault) {
+    let (parent, mut vault) = new_vault();
+    commit(&mut vault, &VALUES);
     (parent, vault)
 }
 
@@ -85,49 +109,50 @@ fn reopen(vault: &Vault) -> Result<Vault, VaultError> {
     Vault::open(vault.directory(), &key_file(1))
 }
 
-/// Commits these payloads in one transaction.
-fn commit(vault: &mut Vault, payloads: &[(FileKind, &[u8])]) {
-    // Seeded by the generation: equal randomness for two commits would repeat nonces.
-    let mut rng = StdRng::seed_from_u64(1 + vault.generation());
-    let mut transaction = vault.transaction().unwrap();
-    for (kind, payload) in payloads {
-        transaction.write(*kind, payload, &mut rng).unwrap();
+fn generation(vault: &Vault) -> u64 {
+    vault.head().unwrap().generation
+}
+
+/// Randomness for the next commit: of one seed, two commits would repeat nonces.
+fn random_after(vault: &Vault) -> StdRng {
+    StdRng::seed_from_u64(1 + generation(vault))
+}
+
+/// Commits these values in one transaction.
+fn commit(vault: &mut Vault, values: &[(Slot, &[u8])]) {
+    let mut rng = random_after(vault);
+    let mut transaction = vault.transaction(&mut rng).unwrap();
+    for (slot, plain) in values {
+        transaction.put(*slot, plain, &mut rng).unwrap();
     }
     transaction.commit(&mut rng).unwrap();
 }
 
-/// A vault with a short payload of every kind: its name.
-fn vault_with_every_kind() -> (TempDir, Vault) {
-    let (parent, mut vault) = new_vault();
-    commit(&mut vault, &FileKind::ALL.map(|kind| (kind, kind.name().as_bytes())));
-    (parent, vault)
-}
-
-/// The file that holds a kind's present payload.
-fn file_of(vault: &Vault, kind: FileKind) -> PathBuf {
-    let generation = vault.manifest.entries[&kind].generation;
-    vault.directory().join(kind.file_name(generation))
-}
-
-/// All payloads of a vault.
-fn contents(vault: &Vault) -> BTreeMap<FileKind, Vec<u8>> {
-    FileKind::ALL
-        .into_iter()
-        .filter(|&kind| vault.contains(kind))
-        .map(|kind| (kind, vault.read(kind).unwrap().to_vec()))
+/// All values of a commit but the names of commits.
+fn values_of(snapshot: &Snapshot) -> BTreeMap<Slot, Vec<u8>> {
+    let slots = snapshot.root().entries.keys().copied();
+    slots
+        .filter(|slot| !matches!(slot, Slot::History(_)))
+        .map(|slot| (slot, snapshot.read(slot).unwrap().to_vec()))
         .collect()
 }
 
-/// The names in a vault's directory that its manifest does not account for.
+/// All values of a vault but the names of commits.
+fn contents(vault: &Vault) -> BTreeMap<Slot, Vec<u8>> {
+    values_of(&vault.snapshot().unwrap())
+}
+
+/// The names in a vault's directory that a vault at rest does not have.
 fn leftovers(vault: &Vault) -> Vec<String> {
-    let mut names = vault.disk.names().unwrap();
-    let listed: Vec<PathBuf> =
-        vault.manifest.entries.keys().map(|&kind| file_of(vault, kind)).collect();
-    names.retain(|name| {
-        ![KEYRING, RECOVERY, MANIFEST, LOCK].contains(&name.as_str())
-            && !listed.contains(&vault.directory().join(name))
-    });
+    let names = vault.disk.names().unwrap().into_iter();
+    let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    names.retain(|name| ![KEYRING, RECOVERY, DATABASE].contains(&name.as_str()));
     names
+}
+
+/// The database as anybody with the file can open it.
+fn raw(vault: &Vault) -> rusqlite::Connection {
+    rusqlite::Connection::open(vault.directory().join(DATABASE)).unwrap()
 }
 
 /// Gives changed bytes the checksum that belongs to them, as somebody who means harm would.

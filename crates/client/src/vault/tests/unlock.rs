@@ -5,7 +5,7 @@ use super::*;
 fn vault_with(unlock: &Unlock) -> (TempDir, PathBuf) {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("vault");
-    Vault::create(&directory, unlock, lowest_cost(), &mut random()).unwrap();
+    create(&directory, unlock).unwrap();
     (parent, directory)
 }
 
@@ -92,7 +92,7 @@ fn two_vaults_never_share_secrets_or_salts() {
     let parent = tempfile::tempdir().unwrap();
     let mut create = |name: &str| {
         let directory = parent.path().join(name);
-        Vault::create(&directory, &key_file(1), lowest_cost(), &mut rng).unwrap()
+        Vault::create(&directory, &key_file(1), lowest_cost(), &[], &mut rng).unwrap()
     };
     let (one, two) = (create("one"), create("two"));
     assert_ne!(one.master().unwrap().expose(), two.master().unwrap().expose());

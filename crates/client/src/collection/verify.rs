@@ -1,0 +1,137 @@
+//! Every value of a vault opened, and held against the others.
+
+use std::collections::HashSet;
+
+use shard_geometry::VectorSet;
+
+use super::change::read_vectors;
+use super::{Collection, drift_of, settings_of, unusable};
+use crate::error::ClientError;
+use crate::payload::PayloadError;
+use crate::progress::{Progress, Watch};
+use crate::protect::attempt_of;
+use crate::vault::{Slot, Snapshot, Vault, VaultAccess};
+
+/// A vault that is whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Verified {
+    /// How many commits led to it.
+    pub generation: u64,
+    /// Values opened.
+    pub values: usize,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Documents.
+    pub documents: usize,
+}
+
+/// By how much a recorded prefix may differ from one computed anew, as a part of its length: another
+/// machine may add in another order.
+const ROUNDING: f64 = 1e-4;
+
+/// Opens every value of a vault's latest commit and holds them against each other: ids and names
+/// without a double, a vector for every row, rows where the model places their vectors, names that
+/// the keys make.
+///
+/// # Errors
+/// When anything is missing, altered, damaged or contradicts the rest: the error names it.
+pub fn verify_vault(vault: &Vault, watch: &Watch<'_>) -> Result<Verified, ClientError> {
+    verify_commit(vault, &vault.snapshot()?, watch)
+}
+
+/// As [`verify_vault`], of one commit.
+pub(crate) fn verify_commit(
+    vault: &Vault,
+    snapshot: &Snapshot,
+    watch: &Watch<'_>,
+) -> Result<Verified, ClientError> {
+    let bytes = snapshot.verify()?;
+    let owner = vault.access() == VaultAccess::Owner;
+    let entries = snapshot.root().entries.keys();
+    let values = entries.filter(|slot| owner || slot.is_shared()).count();
+    let generation = snapshot.root().header.generation;
+    let mut verified = Verified { generation, values, bytes, documents: 0 };
+    if owner {
+        settings_of(snapshot)?;
+        let header = snapshot.root().header;
+        let named = snapshot.commit_at(generation - 1)?;
+        if generation > 1 && named != header.parent() {
+            return Err(contradiction("history", "its last name is not the parent's"));
+        }
+    }
+    if !snapshot.contains(Slot::Model) {
+        return Ok(verified);
+    }
+    let collection = Collection::read(vault, snapshot)?;
+    verified.documents = collection.index().rows();
+    check_names(&collection)?;
+    if owner {
+        let chunks: Vec<u32> = collection.index().chunks().iter().map(|c| c.number).collect();
+        if !snapshot.root().numbered(Slot::Vectors).eq(chunks) {
+            return Err(contradiction("vectors", "its chunks are not those of the routing"));
+        }
+        if drift_of(snapshot)?.documents() != verified.documents {
+            return Err(contradiction("record of drift", "it counts other documents"));
+        }
+        let total = verified.documents as u64;
+        for span in collection.index().chunks() {
+            let width = collection.model().split().width();
+            let vectors = VectorSet::new(width, read_vectors(snapshot, span, width)?)?;
+            check_places(&collection, span.first, &vectors)?;
+            let done = u64::from(span.first + span.rows);
+            if watch(Progress { done, total }).is_break() {
+                return Err(ClientError::Cancelled);
+            }
+        }
+    }
+    Ok(verified)
+}
+
+fn contradiction(file: &'static str, problem: &str) -> ClientError {
+    unusable(file)(PayloadError::Invalid(problem.to_owned()))
+}
+
+/// No id and no name twice, and every name one that the keys make for the id.
+fn check_names(collection: &Collection) -> Result<(), ClientError> {
+    let Collection { index, keys, .. } = collection;
+    let mut ids = HashSet::with_capacity(index.rows());
+    if !index.ids().all(|id| !id.is_empty() && ids.insert(id)) {
+        return Err(contradiction("routing", "an id is there twice"));
+    }
+    let canaries = index.canaries().iter().map(|canary| canary.handle);
+    let mut names = HashSet::with_capacity(index.rows());
+    if !index.handles().iter().copied().chain(canaries).all(|handle| names.insert(handle)) {
+        return Err(contradiction("routing", "a name is there twice"));
+    }
+    let most = index.first_attempt().saturating_add(ATTEMPTS);
+    for (row, id) in (0..).zip(index.ids()) {
+        if attempt_of(keys, id, index.handle(row), most).is_none() {
+            return Err(contradiction("routing", "a row has a name that its keys do not make"));
+        }
+    }
+    Ok(())
+}
+
+/// How often one document may have been replaced within an epoch.
+const ATTEMPTS: u32 = 1 << 20;
+
+/// The rows from `first` on are where the model places these vectors.
+fn check_places(
+    collection: &Collection,
+    first: u32,
+    vectors: &VectorSet,
+) -> Result<(), ClientError> {
+    let Collection { index, model, .. } = collection;
+    let placed = model.place(vectors)?;
+    for (at, row) in (first..).take(vectors.rows()).enumerate() {
+        let recorded = index.prefix(row);
+        let square = |x: f32| f64::from(x) * f64::from(x);
+        let apart = recorded.iter().zip(placed.prefix(at)).map(|(a, b)| square(a - b));
+        let length = index.length(row).max(f64::MIN_POSITIVE);
+        let off = apart.sum::<f64>().sqrt() / length;
+        if off > ROUNDING {
+            return Err(contradiction("routing", "a prefix is not that of its vector"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! Brings a copy of a vault to the state that is published.
+//!
+//! Who publishes leaves the sealed values of the commit on the server. A copy that is merely behind
+//! fetches those it lacks and is then at the very same commit. A copy that has changed as well takes
+//! the published state and repeats its own changes on top, in one commit: documents that it put are
+//! put again, documents that it deleted are deleted. Where both changed a document, this copy's
+//! change stands, since it is the later one to arrive. An epoch that only this copy began is given
+//! up.
+//!
+//! A query vault fetches what it may open: it is brought forward within its epoch.
+
+use std::collections::HashSet;
+
+use rand_core::CryptoRng;
+use shard_geometry::VectorSet;
+use shard_protocol::{CollectionState, CommitName, Transport};
+
+use super::blobs;
+use super::claim::{Owner, owner};
+use super::publish::describe;
+use crate::collection::{Change, Changes, Collection, Documents, Fate, documents_of};
+use crate::error::ClientError;
+use crate::progress::{Progress, Watch};
+use crate::transport::Channel;
+use crate::vault::{Entry, RootHeader, Slot, Transaction, Vault, VaultAccess};
+
+/// What a pull did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pulled {
+    /// The generation before.
+    pub from: u64,
+    /// The generation now.
+    pub to: u64,
+    /// Bytes fetched.
+    pub bytes: u64,
+    /// Documents of this copy that were put on top of the published state.
+    pub put_again: usize,
+    /// Documents that this copy had deleted and that were deleted again.
+    pub deleted_again: usize,
+    /// Documents that both had changed; this copy's change stands. Changes of the other copy that
+    /// are not on record any more are not counted.
+    pub contested: usize,
+    /// Whether an epoch that only this copy had begun was given up.
+    pub epoch_dropped: bool,
+}
+
+/// Brings a vault to the published state of its collection, and repeats what only this copy has.
+///
+/// # Errors
+/// When the collection is another vault's, nothing is published, this copy's own changes go back
+/// too far to be repeated or would leave no document, a query vault's epoch has ended, the server
+/// refuses or gives something else than was published, or `watch` ended it. Nothing has changed then.
+pub fn pull(
+    vault: &mut Vault,
+    transport: &impl Transport<Error: Into<ClientError>>,
+    watch: &Watch<'_>,
+    rng: &mut impl CryptoRng,
+) -> Result<Pulled, ClientError> {
+    let transaction = vault.transaction(rng)?;
+    let ours = transaction.before().root().header;
+    let state = describe(transport)?;
+    if owner(ours.vault, transport)? == Owner::Another {
+        return Err(ClientError::NotThisVault);
+    }
+    let Some(published) = state.commit else {
+        return Err(ClientError::NothingPublished);
+    };
+    let here = Pulled { from: ours.generation, to: ours.generation, ..Pulled::default() };
+    if transaction.before().commit_at(state.revision.0)? == Some(published) {
+        return Ok(here);
+    }
+    let name = blobs::state_name(published);
+    let root = blobs::fetch(transport, &name)?.ok_or(ClientError::NoPublishedState)?;
+    check_header(&root, &state, &ours, transaction.vault().access())?;
+    let mut fetching = Fetching::new(transport, watch);
+    match transaction.vault().access() {
+        VaultAccess::Query => {
+            let to = transaction.bring_to(&root, |slot, entry| fetching.value(slot, entry))?;
+            Ok(Pulled { to: to.generation, bytes: fetching.progress.done, ..here })
+        }
+        VaultAccess::Owner => merge(transaction, &root, &mut fetching, here, rng),
+    }
+}
+
+/// What the root says of itself must be what the server says of it, and later than ours.
+fn check_header(
+    root: &[u8],
+    state: &CollectionState,
+    ours: &RootHeader,
+    access: VaultAccess,
+) -> Result<(), ClientError> {
+    let header = RootHeader::decode(root).map_err(|_| ClientError::NoPublishedState)?;
+    let told = (state.commit, state.revision.0);
+    if (Some(header.commit), header.generation) != told || header.vault != ours.vault {
+        return Err(ClientError::NoPublishedState);
+    }
+    if access == VaultAccess::Query {
+        if ours.epoch != header.epoch {
+            return Err(ClientError::Revoked {
+                reason: "the owner has begun another epoch".to_owned(),
+            });
+        }
+        if header.generation < ours.generation {
+            return Err(ClientError::ServerBehind {
+                server: state.revision,
+                ours: shard_protocol::Revision(ours.generation),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Takes the published state, and repeats on top what only this copy has.
+fn merge(
+    mut transaction: Transaction<'_>,
+    root: &[u8],
+    fetching: &mut Fetching<'_>,
+    here: Pulled,
+    rng: &mut impl CryptoRng,
+) -> Result<Pulled, ClientError> {
+    let mine = Mine::gather(&transaction, root, fetching)?;
+    transaction.rebase(root, |slot, entry| fetching.value(slot, entry))?;
+    let published = transaction.before().root().header;
+    let mut pulled = Pulled { to: published.generation, epoch_dropped: mine.epoch_dropped, ..here };
+    if mine.put.0.is_empty() && mine.deleted.is_empty() {
+        transaction.finish_at(root)?;
+        return Ok(Pulled { bytes: fetching.progress.done, ..pulled });
+    }
+    let theirs = Changes::since(transaction.before(), mine.common)?.unwrap_or_default();
+    let mut change = Change::begin(transaction)?;
+    let touched: Vec<&str> = mine.put.0.iter().chain(&mine.deleted).map(String::as_str).collect();
+    let places = change.rows_of(touched.iter().copied());
+    let contested = |&(id, place): &(&&str, Option<u32>)| {
+        theirs.documents.contains_key(*id) || (theirs.everything && place.is_some())
+    };
+    pulled.contested = touched.iter().zip(places).filter(contested).count();
+    let rows = change.rows_of(mine.deleted.iter().map(String::as_str));
+    let rows: Vec<u32> = rows.into_iter().flatten().collect();
+    change.remove(&rows)?;
+    pulled.deleted_again = rows.len();
+    if let Some(vectors) = &mine.put.1 {
+        let documents = Documents { ids: &mine.put.0, vectors, sample_queries: None };
+        let (added, replaced) = change.put(&documents)?;
+        pulled.put_again = added + replaced;
+    }
+    if change.documents() == 0 {
+        return Err(ClientError::NothingLeft(pulled.deleted_again));
+    }
+    if pulled.put_again + pulled.deleted_again > 0 {
+        change.commit(rng)?;
+        pulled.to += 1;
+    } else {
+        change.into_transaction().finish_at(root)?;
+    }
+    Ok(Pulled { bytes: fetching.progress.done, ..pulled })
+}
+
+/// What only this copy has.
+struct Mine {
+    /// The last generation that both have.
+    common: u64,
+    put: (Vec<String>, Option<VectorSet>),
+    deleted: Vec<String>,
+    epoch_dropped: bool,
+}
+
+impl Mine {
+    /// Finds the last commit that both copies have, and what this one changed since.
+    fn gather(
+        transaction: &Transaction<'_>,
+        root: &[u8],
+        fetching: &mut Fetching<'_>,
+    ) -> Result<Self, ClientError> {
+        let before = transaction.before();
+        let ours = before.root().header;
+        let common = common_generation(transaction, root, fetching)?;
+        let nothing =
+            Self { common, put: (Vec::new(), None), deleted: Vec::new(), epoch_dropped: false };
+        if common == ours.generation {
+            return Ok(nothing);
+        }
+        let changes = Changes::since(before, common)?.ok_or(ClientError::TooFarApart {
+            common,
+            ours: shard_protocol::Revision(ours.generation),
+        })?;
+        if !before.contains(Slot::Model) {
+            return Ok(nothing);
+        }
+        let collection = Collection::read(transaction.vault(), before)?;
+        let touched: HashSet<&str> = changes
+            .documents
+            .iter()
+            .filter(|(_, fate)| **fate == Fate::Put)
+            .map(|(id, _)| id.as_str())
+            .collect();
+        let held = (0..).zip(collection.index().ids());
+        let rows: Vec<u32> = held
+            .filter(|(_, id)| changes.everything || touched.contains(id))
+            .map(|(row, _)| row)
+            .collect();
+        let deleted = changes.documents.iter().filter(|(_, fate)| **fate == Fate::Deleted);
+        Ok(Self {
+            common,
+            put: documents_of(before, &collection, &rows)?,
+            deleted: deleted.map(|(id, _)| id.clone()).collect(),
+            // The first ingest begins an epoch as well.
+            epoch_dropped: changes.epoch || changes.everything,
+        })
+    }
+}
+
+/// The last generation at which both copies had the same commit.
+fn common_generation(
+    transaction: &Transaction<'_>,
+    root: &[u8],
+    fetching: &mut Fetching<'_>,
+) -> Result<u64, ClientError> {
+    let before = transaction.before();
+    let (theirs, _) = transaction.vault().open_root(root)?;
+    let names =
+        |number: u32, fetching: &mut Fetching<'_>| -> Result<Vec<CommitName>, ClientError> {
+            let slot = Slot::History(number);
+            let Some(entry) = theirs.entries.get(&slot) else { return Ok(Vec::new()) };
+            let sealed = fetching.value(slot, entry)?;
+            Ok(transaction.vault().open_history(&theirs, number, &sealed)?)
+        };
+    let numbers: Vec<u32> = theirs.numbered(Slot::History).collect();
+    for &number in numbers.iter().rev() {
+        let first = u64::from(number) * Vault::HISTORY_COMMITS;
+        let names = names(number, fetching)?;
+        for (at, name) in names.iter().enumerate().rev() {
+            let generation = first + at as u64;
+            if generation > 0 && before.commit_at(generation)? == Some(*name) {
+                return Ok(generation);
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// A pull on its way.
+struct Fetching<'a> {
+    transport: &'a dyn Channel,
+    watch: &'a Watch<'a>,
+    progress: Progress,
+}
+
+impl<'a> Fetching<'a> {
+    fn new(transport: &'a dyn Channel, watch: &'a Watch<'a>) -> Self {
+        Self { transport, watch, progress: Progress { done: 0, total: 0 } }
+    }
+
+    fn value(&mut self, slot: Slot, entry: &Entry) -> Result<Vec<u8>, ClientError> {
+        let absent = || super::BackupError::Damaged { value: slot.to_string() };
+        let sealed = blobs::fetch_value(entry, self.transport)?.ok_or_else(absent)?;
+        self.progress.done += sealed.len() as u64;
+        self.progress.total = self.progress.total.max(self.progress.done);
+        if (self.watch)(self.progress).is_break() {
+            return Err(ClientError::Cancelled);
+        }
+        Ok(sealed)
+    }
+}

@@ -1,0 +1,302 @@
+//! What a vault holds: values, each sealed by itself.
+//!
+//! ```text
+//! commit 16 | nonce 24 | ciphertext | tag 16
+//! ```
+//!
+//! The seal is XChaCha20-Poly1305 under a random nonce. Its associated data names the format, the
+//! slot (table and number) and the commit that wrote the value, so a value that was moved to another
+//! slot does not open. Which value belongs in a slot *now* the [root](super::root) says, by the
+//! value's tag: an earlier value put back in its place is noticed.
+
+use std::fmt;
+
+use chacha20poly1305::aead::{AeadInOut, KeyInit};
+use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+use rand_core::CryptoRng;
+use shard_protocol::CommitName;
+use zeroize::Zeroizing;
+
+/// The version of everything in the database.
+pub(super) const FORMAT: u16 = 2;
+
+/// What sealing adds at the end of a value.
+pub(super) const TAG_BYTES: usize = 16;
+/// A whole nonce of XChaCha20.
+pub(super) const NONCE_BYTES: usize = 24;
+/// Bytes of a commit's name.
+pub(super) const COMMIT_BYTES: usize = 16;
+/// Bytes of a sealed value beyond its plaintext.
+pub(super) const OVERHEAD_BYTES: usize = COMMIT_BYTES + NONCE_BYTES + TAG_BYTES;
+/// The longest sealed value. The largest there is is the model of very wide vectors.
+pub(crate) const MAX_VALUE_BYTES: usize = 1 << 29;
+
+/// Separates these seals from any other use of the same key.
+const LABEL: &[u8; 17] = b"shard vault value";
+
+/// The authenticator at the end of a sealed value: what the root knows it by.
+pub(crate) type Tag = [u8; TAG_BYTES];
+
+/// The place of a value: a table, and a number in those that have more than one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Slot {
+    /// How the owner configured the vault.
+    Settings,
+    /// How the documents have moved away from the model since it was fitted.
+    Drift,
+    /// Names of commits, so many per value.
+    History(u32),
+    /// Which documents a commit changed, by its generation.
+    Journal(u32),
+    /// The documents' own vectors, by chunk.
+    Vectors(u32),
+    /// The fitted model: mean, basis, cells.
+    Model,
+    /// Rows that are no documents.
+    Canaries,
+    /// Where the names of new rows begin, and how many rows there are.
+    Names,
+    /// What routing needs of every row, by chunk.
+    Routing(u32),
+}
+
+impl Slot {
+    /// Codes are part of the format and are never reused. Those from 16 on are readable to whoever
+    /// may search.
+    const fn code(self) -> u8 {
+        match self {
+            Self::Settings => 1,
+            Self::Drift => 2,
+            Self::History(_) => 3,
+            Self::Journal(_) => 4,
+            Self::Vectors(_) => 5,
+            Self::Model => 16,
+            Self::Canaries => 17,
+            Self::Names => 18,
+            Self::Routing(_) => 19,
+        }
+    }
+
+    const fn number(self) -> u32 {
+        match self {
+            Self::History(number)
+            | Self::Journal(number)
+            | Self::Vectors(number)
+            | Self::Routing(number) => number,
+            _ => 0,
+        }
+    }
+
+    /// The key of its row in the database: `code << 32 | number`.
+    pub(super) const fn id(self) -> i64 {
+        ((self.code() as i64) << 32) | self.number() as i64
+    }
+
+    /// The inverse of [`Slot::id`].
+    pub(super) fn from_id(id: i64) -> Option<Self> {
+        let number = id as u32;
+        let slot = match id >> 32 {
+            1 => Self::Settings,
+            2 => Self::Drift,
+            3 => Self::History(number),
+            4 => Self::Journal(number),
+            5 => Self::Vectors(number),
+            16 => Self::Model,
+            17 => Self::Canaries,
+            18 => Self::Names,
+            19 => Self::Routing(number),
+            _ => return None,
+        };
+        (slot.id() == id).then_some(slot)
+    }
+
+    /// Whether whoever may search can open it: it is sealed under a key of the epoch. The others
+    /// are sealed under the vault's own key.
+    pub(crate) const fn is_shared(self) -> bool {
+        self.code() >= 16
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Settings => f.write_str("settings"),
+            Self::Drift => f.write_str("record of drift"),
+            Self::History(number) => write!(f, "history {number}"),
+            Self::Journal(number) => write!(f, "journal {number}"),
+            Self::Vectors(number) => write!(f, "vectors, chunk {number}"),
+            Self::Model => f.write_str("model"),
+            Self::Canaries => f.write_str("canaries"),
+            Self::Names => f.write_str("names"),
+            Self::Routing(number) => write!(f, "routing, chunk {number}"),
+        }
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A key that seals values.
+pub(super) struct ValueKey(XChaCha20Poly1305);
+
+/// A seal did not open: wrong key, or bytes that were not sealed like this.
+#[derive(Debug)]
+pub(super) struct SealError;
+
+impl ValueKey {
+    pub(super) fn new(key: &[u8; 32]) -> Self {
+        Self(XChaCha20Poly1305::new(&Key::from(*key)))
+    }
+
+    /// Seals a value. `nonce` is fresh.
+    pub(super) fn seal(
+        &self,
+        slot: Slot,
+        commit: CommitName,
+        nonce: [u8; NONCE_BYTES],
+        plain: &[u8],
+    ) -> (Vec<u8>, Tag) {
+        let mut sealed = Vec::with_capacity(plain.len() + OVERHEAD_BYTES);
+        sealed.extend_from_slice(&commit.0);
+        sealed.extend_from_slice(&nonce);
+        sealed.extend_from_slice(plain);
+        let associated = associated(slot, commit);
+        let body = &mut sealed[COMMIT_BYTES + NONCE_BYTES..];
+        let tag: Tag = self
+            .0
+            .encrypt_inout_detached(&XNonce::from(nonce), &associated, body.into())
+            .expect("a value is within the cipher's limit of 256 GiB")
+            .into();
+        sealed.extend_from_slice(&tag);
+        (sealed, tag)
+    }
+
+    /// Opens a sealed value.
+    pub(super) fn open(&self, slot: Slot, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        self.open_in_place(slot, sealed.to_vec())
+    }
+
+    /// Opens a sealed value in the memory that it is in.
+    pub(super) fn open_in_place(
+        &self,
+        slot: Slot,
+        sealed: Vec<u8>,
+    ) -> Result<Zeroizing<Vec<u8>>, SealError> {
+        let mut plain = Zeroizing::new(sealed);
+        let (commit, rest) = plain.split_first_chunk_mut::<COMMIT_BYTES>().ok_or(SealError)?;
+        let (nonce, rest) = rest.split_first_chunk_mut::<NONCE_BYTES>().ok_or(SealError)?;
+        let (body, tag) = rest.split_last_chunk_mut::<TAG_BYTES>().ok_or(SealError)?;
+        let associated = associated(slot, CommitName(*commit));
+        let length = body.len();
+        self.0
+            .decrypt_inout_detached(&XNonce::from(*nonce), &associated, body.into(), &(*tag).into())
+            .map_err(|_| SealError)?;
+        plain.copy_within(COMMIT_BYTES + NONCE_BYTES..COMMIT_BYTES + NONCE_BYTES + length, 0);
+        plain.truncate(length);
+        Ok(plain)
+    }
+
+    /// Seals a body under a header that is not secret.
+    pub(super) fn seal_under(
+        &self,
+        header: &[u8],
+        nonce: [u8; NONCE_BYTES],
+        mut body: Vec<u8>,
+    ) -> Vec<u8> {
+        self.0
+            .encrypt_in_place(&XNonce::from(nonce), header, &mut body)
+            .expect("a root is within the cipher's limit of 256 GiB");
+        body
+    }
+
+    /// The inverse of [`ValueKey::seal_under`].
+    pub(super) fn open_under(
+        &self,
+        header: &[u8],
+        nonce: [u8; NONCE_BYTES],
+        sealed: &[u8],
+    ) -> Result<Vec<u8>, SealError> {
+        let mut body = sealed.to_vec();
+        self.0.decrypt_in_place(&XNonce::from(nonce), header, &mut body).map_err(|_| SealError)?;
+        Ok(body)
+    }
+}
+
+/// The tag at the end of a sealed value.
+pub(super) fn tag_of(sealed: &[u8]) -> Option<Tag> {
+    (sealed.len() >= OVERHEAD_BYTES).then(|| *sealed.last_chunk().expect("longer than a tag"))
+}
+
+/// A nonce for one value.
+pub(super) fn draw_nonce(rng: &mut impl CryptoRng) -> [u8; NONCE_BYTES] {
+    let mut nonce = [0; NONCE_BYTES];
+    rng.fill_bytes(&mut nonce);
+    nonce
+}
+
+fn associated(slot: Slot, commit: CommitName) -> Vec<u8> {
+    [&LABEL[..], &FORMAT.to_le_bytes(), &slot.id().to_le_bytes(), &commit.0].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOTS: [Slot; 10] = [
+        Slot::Settings,
+        Slot::Drift,
+        Slot::History(7),
+        Slot::Journal(1),
+        Slot::Vectors(0),
+        Slot::Vectors(u32::MAX),
+        Slot::Model,
+        Slot::Canaries,
+        Slot::Names,
+        Slot::Routing(3),
+    ];
+
+    fn key(byte: u8) -> ValueKey {
+        ValueKey::new(&[byte; 32])
+    }
+
+    #[test]
+    fn ids_of_slots_parse_back_and_others_do_not() {
+        for slot in SLOTS {
+            assert_eq!(Slot::from_id(slot.id()), Some(slot));
+        }
+        for id in [0, -1, 1, (1 << 32) | 1, 6 << 32, 15 << 32, 20 << 32, (16 << 32) | 1] {
+            assert_eq!(Slot::from_id(id), None, "{id}");
+        }
+    }
+
+    #[test]
+    fn a_value_opens_in_its_own_slot_under_its_own_key_only() {
+        let commit = CommitName([3; 16]);
+        for slot in SLOTS {
+            let (sealed, tag) = key(1).seal(slot, commit, [9; NONCE_BYTES], b"plain");
+            assert_eq!(tag_of(&sealed), Some(tag));
+            assert_eq!(&key(1).open(slot, &sealed).unwrap()[..], b"plain");
+            assert!(key(2).open(slot, &sealed).is_err());
+            for other in SLOTS.into_iter().filter(|other| *other != slot) {
+                assert!(key(1).open(other, &sealed).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_truncation_is_noticed() {
+        let slot = Slot::Routing(5);
+        let (sealed, _) = key(1).seal(slot, CommitName([3; 16]), [9; NONCE_BYTES], b"plain");
+        for bit in 0..sealed.len() * 8 {
+            let mut bytes = sealed.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(key(1).open(slot, &bytes).is_err(), "bit {bit}");
+        }
+        for length in 0..sealed.len() {
+            assert!(key(1).open(slot, &sealed[..length]).is_err());
+        }
+    }
+}
