@@ -1,8 +1,6 @@
 //! Peers that are slow, silent, too many, or that lie about what they send. Each test also asks
 //! whether everybody else is still served.
 
-mod support;
-
 use std::time::Duration;
 
 use shard_protocol::http::MEDIA_TYPE;
@@ -13,7 +11,7 @@ use shard_server::http::HttpOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use support::{EPOCH, Setup, Site, request};
+use crate::support::{EPOCH, Setup, Site, request};
 
 /// Long enough for any machine; tests do not wait for it unless they fail.
 const PATIENCE: Duration = Duration::from_secs(20);

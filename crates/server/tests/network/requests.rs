@@ -1,13 +1,11 @@
 //! The interface over a real socket and real TLS: who may do what, and what is answered.
 
-mod support;
-
 use shard_protocol::{
     Limits, MessageKind, PutBlob, RefusalCode, RerankResponse, declassify, message_kind,
 };
 use shard_server::http::{HttpOptions, NewToken, Scope, TokenLimits};
 
-use support::{EPOCH, HELD, PUBLISHED, Setup, Site, activate, new_token, publish, request};
+use crate::support::{EPOCH, HELD, PUBLISHED, Setup, Site, activate, new_token, publish, request};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rerank_over_tls_is_answered_over_http_2_with_revision_and_version() {
@@ -309,7 +307,7 @@ async fn a_new_certificate_is_served_after_a_reload_and_a_damaged_one_is_not() {
     running.reload();
     assert_eq!(running.fingerprint().unwrap(), new);
     assert_ne!(new, before);
-    let fresh = support::client(Some(tls.join("certificate.pem")));
+    let fresh = crate::support::client(Some(tls.join("certificate.pem")));
     assert_eq!(fresh.get(format!("{}/healthz", site.url)).send().await.unwrap().status(), 200);
 }
 

@@ -1,8 +1,5 @@
 //! What a server says to requests it cannot or must not serve.
 
-#[path = "support/messages.rs"]
-mod support;
-
 use std::sync::Arc;
 
 use shard_protocol::{
@@ -12,13 +9,13 @@ use shard_protocol::{
 use shard_server::Server;
 use shard_store::MemoryRows;
 
-use support::{
+use crate::support::{
     EPOCH, HELD, PUBLISHED, activate, publish, publish_batch, request, request_for,
     request_of_width,
 };
 
 fn server() -> Server {
-    support::server(Arc::new(MemoryRows::new()), Limits::default())
+    crate::support::server(Arc::new(MemoryRows::new()), Limits::default())
 }
 
 fn refusal(server: &Server, message: &[u8]) -> RefusalCode {

@@ -1,7 +1,5 @@
 //! Load, failure and the end: what happens to requests that were accepted.
 
-mod support;
-
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -14,8 +12,8 @@ use shard_store::StoreError;
 use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
-use support::hooked::HookedRows;
-use support::{EPOCH, HELD, Reply, Setup, Site, activate, new_token, request};
+use crate::support::hooked::HookedRows;
+use crate::support::{EPOCH, HELD, Reply, Setup, Site, activate, new_token, request};
 
 /// A door that a test opens.
 #[derive(Default)]
