@@ -8,6 +8,8 @@ use shard_protocol::RowHandle;
 
 use super::chunk::{RoutingRows, RowRecord, decode_vectors, encode_vectors, rows_per_chunk};
 use super::ingest::Documents;
+#[cfg(feature = "remote")]
+use super::journal::Changes;
 use super::journal::Journal;
 use super::rows::stored_vectors_of;
 use super::{Collection, Names, drift_of, unusable};
@@ -236,24 +238,51 @@ impl<'v> Change<'v> {
 
     /// Writes what changed and commits; a change of nothing writes nothing.
     pub(crate) fn commit(mut self, rng: &mut impl CryptoRng) -> Result<(), ClientError> {
-        if self.edits.is_empty() && self.appended.is_empty() {
+        if !self.is_any() {
             return Ok(());
         }
-        let rebuilt = self.rebuild()?;
-        write_chunks(&mut self.transaction, &rebuilt, rng)?;
-        let names = Names { first_attempt: self.first_attempt, rows: self.documents() as u64 };
-        self.transaction.put(Slot::Names, &names.encode(), rng)?;
-        self.measure()?;
-        self.transaction.put(Slot::Drift, &self.drift.encode(), rng)?;
+        self.write(rng)?;
         let journal = Journal::Documents { put: self.incoming.ids, deleted: self.deleted };
         journal.record(&mut self.transaction, rng)?;
         Ok(self.transaction.commit(rng)?)
     }
 
-    /// Gives up the change, and leaves what was written before it began.
+    /// As [`Change::commit`], where the change repeats those of other commits. It is committed also
+    /// where nothing changes, so that it is known to have been repeated.
     #[cfg(feature = "remote")]
-    pub(crate) fn into_transaction(self) -> Transaction<'v> {
-        self.transaction
+    pub(crate) fn commit_repeated(
+        mut self,
+        changes: &Changes,
+        rng: &mut impl CryptoRng,
+    ) -> Result<(), ClientError> {
+        if self.is_any() {
+            self.write(rng)?;
+        }
+        let origin = |id: String| {
+            let from = changes.origins.get(&id).copied().or(changes.first);
+            (id, from.unwrap_or_default())
+        };
+        let journal = Journal::Merged {
+            put: self.incoming.ids.into_iter().map(origin).collect(),
+            deleted: self.deleted.into_iter().map(origin).collect(),
+            repeated: changes.commits.iter().copied().collect(),
+        };
+        journal.record(&mut self.transaction, rng)?;
+        Ok(self.transaction.commit(rng)?)
+    }
+
+    fn is_any(&self) -> bool {
+        !self.edits.is_empty() || !self.appended.is_empty()
+    }
+
+    /// Writes what changed.
+    fn write(&mut self, rng: &mut impl CryptoRng) -> Result<(), ClientError> {
+        let rebuilt = self.rebuild()?;
+        write_chunks(&mut self.transaction, &rebuilt, rng)?;
+        let names = Names { first_attempt: self.first_attempt, rows: self.documents() as u64 };
+        self.transaction.put(Slot::Names, &names.encode(), rng)?;
+        self.measure()?;
+        Ok(self.transaction.put(Slot::Drift, &self.drift.encode(), rng)?)
     }
 
     /// Brings the record of drift up to date.

@@ -3,10 +3,15 @@
 //! Two copies of a vault that both changed are brought together by repeating the changes of one on
 //! top of the other. What to repeat, the journal says; the documents themselves are in the vault. A
 //! journal is kept for the last commits only: copies part for days, not for years.
+//!
+//! The commit that repeats changes names the commits that they are from. Another copy may have those
+//! very commits, from a backup: it then knows that they are repeated already. Otherwise it would
+//! repeat them again, on top of whatever came after.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rand_core::CryptoRng;
+use shard_protocol::CommitName;
 
 use super::unusable;
 use crate::error::ClientError;
@@ -32,6 +37,15 @@ pub(crate) enum Journal {
     Everything,
     /// Began an epoch with the same documents.
     Epoch,
+    /// Repeated changes of commits that are not among those that led here.
+    Merged {
+        /// Ids of documents that are new or another vector, and the commits that put them.
+        put: Vec<(String, CommitName)>,
+        /// Ids of documents that went, and the commits that deleted them.
+        deleted: Vec<(String, CommitName)>,
+        /// All commits whose changes are in this one, also those that changed nothing here.
+        repeated: Vec<CommitName>,
+    },
 }
 
 /// Whether a document was last put or deleted.
@@ -52,20 +66,39 @@ pub(crate) struct Changes {
     pub(crate) everything: bool,
     /// Whether an epoch began.
     pub(crate) epoch: bool,
+    /// The commit that each of these changes is from.
+    pub(crate) origins: BTreeMap<String, CommitName>,
+    /// The commit that put every document there is.
+    pub(crate) first: Option<CommitName>,
+    /// Every commit whose changes these are.
+    pub(crate) commits: BTreeSet<CommitName>,
 }
 
 impl Journal {
     fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(VERSION);
-        let (kind, put, deleted): (u64, &[String], &[String]) = match self {
-            Self::Documents { put, deleted } => (0, put, deleted),
-            Self::Everything => (1, &[], &[]),
-            Self::Epoch => (2, &[], &[]),
+        fn ids(changes: &[(String, CommitName)]) -> Vec<&str> {
+            changes.iter().map(|(id, _)| id.as_str()).collect()
+        }
+        fn all(ids: &[String]) -> Vec<&str> {
+            ids.iter().map(String::as_str).collect()
+        }
+        let (kind, put, deleted): (u64, Vec<&str>, Vec<&str>) = match self {
+            Self::Documents { put, deleted } => (0, all(put), all(deleted)),
+            Self::Everything => (1, Vec::new(), Vec::new()),
+            Self::Epoch => (2, Vec::new(), Vec::new()),
+            Self::Merged { put, deleted, .. } => (3, ids(put), ids(deleted)),
         };
         writer.u64(kind);
         for ids in [put, deleted] {
             writer.u64(ids.len() as u64);
             ids.iter().for_each(|id| writer.string(id));
+        }
+        if let Self::Merged { put, deleted, repeated } = self {
+            let origins = put.iter().chain(deleted).map(|(_, origin)| origin);
+            origins.for_each(|origin| writer.bytes.extend_from_slice(&origin.0));
+            writer.u64(repeated.len() as u64);
+            repeated.iter().for_each(|commit| writer.bytes.extend_from_slice(&commit.0));
         }
         writer.bytes
     }
@@ -75,13 +108,23 @@ impl Journal {
         let kind = reader.u64()?;
         let mut ids = || (0..reader.size()?).map(|_| reader.string()).collect::<Result<_, _>>();
         let (put, deleted): (Vec<String>, Vec<String>) = (ids()?, ids()?);
+        let journal = match kind {
+            0 => Self::Documents { put, deleted },
+            1 => Self::Everything,
+            2 => Self::Epoch,
+            3 => {
+                let mut from = |ids: Vec<String>| -> Result<Vec<_>, PayloadError> {
+                    ids.into_iter().map(|id| Ok((id, CommitName(reader.array()?)))).collect()
+                };
+                let (put, deleted) = (from(put)?, from(deleted)?);
+                let names = (0..reader.size()?).map(|_| Ok(CommitName(reader.array()?)));
+                let repeated = names.collect::<Result<_, PayloadError>>()?;
+                Self::Merged { put, deleted, repeated }
+            }
+            _ => return Err(PayloadError::Invalid("an unknown kind of change".into())),
+        };
         reader.finish()?;
-        match kind {
-            0 => Ok(Self::Documents { put, deleted }),
-            1 => Ok(Self::Everything),
-            2 => Ok(Self::Epoch),
-            _ => Err(PayloadError::Invalid("an unknown kind of change".into())),
-        }
+        Ok(journal)
     }
 
     /// Records what a commit does, and forgets commits of long ago.
@@ -111,15 +154,62 @@ impl Changes {
                 return Ok(None);
             }
             let journal = Journal::decode(&snapshot.read(slot)?).map_err(unusable("journal"))?;
+            let commit = snapshot.commit_at(generation)?.unwrap_or_default();
+            changes.commits.insert(commit);
             match journal {
                 Journal::Documents { put, deleted } => {
-                    changes.documents.extend(deleted.into_iter().map(|id| (id, Fate::Deleted)));
-                    changes.documents.extend(put.into_iter().map(|id| (id, Fate::Put)));
+                    deleted.into_iter().for_each(|id| changes.add(id, Fate::Deleted, commit));
+                    put.into_iter().for_each(|id| changes.add(id, Fate::Put, commit));
                 }
-                Journal::Everything => changes.everything = true,
+                Journal::Everything => {
+                    changes.everything = true;
+                    changes.first = Some(commit);
+                }
                 Journal::Epoch => changes.epoch = true,
+                Journal::Merged { put, deleted, repeated } => {
+                    deleted.into_iter().for_each(|(id, from)| changes.add(id, Fate::Deleted, from));
+                    put.into_iter().for_each(|(id, from)| changes.add(id, Fate::Put, from));
+                    changes.commits.extend(repeated);
+                }
             }
         }
         Ok(Some(changes))
     }
+
+    fn add(&mut self, id: String, fate: Fate, from: CommitName) {
+        self.origins.insert(id.clone(), from);
+        self.documents.insert(id, fate);
+    }
+
+    /// Leaves out the changes of commits that somebody has already.
+    pub(crate) fn without(&mut self, known: &BTreeSet<CommitName>) {
+        self.origins.retain(|_, from| !known.contains(from));
+        self.documents.retain(|id, _| self.origins.contains_key(id));
+        if self.first.is_some_and(|first| known.contains(&first)) {
+            self.everything = false;
+        }
+    }
+}
+
+/// Whether a commit led to this one: it is in its history, or its changes were repeated in a commit
+/// whose journal is kept.
+#[cfg(feature = "remote")]
+pub(crate) fn came_from(
+    snapshot: &Snapshot,
+    commit: CommitName,
+    generation: u64,
+) -> Result<bool, ClientError> {
+    if snapshot.commit_at(generation)? == Some(commit) {
+        return Ok(true);
+    }
+    for number in snapshot.root().numbered(Slot::Journal) {
+        let bytes = snapshot.read(Slot::Journal(number))?;
+        if let Journal::Merged { repeated, .. } =
+            Journal::decode(&bytes).map_err(unusable("journal"))?
+            && repeated.contains(&commit)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

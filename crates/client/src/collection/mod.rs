@@ -54,6 +54,8 @@ pub(crate) use chunk::RoutingRows;
 pub(crate) use chunk::RowRecord;
 pub(crate) use journal::{Changes, Fate};
 #[cfg(feature = "remote")]
+pub(crate) use journal::came_from;
+#[cfg(feature = "remote")]
 pub(crate) use rows::{all_rows, documents_of};
 #[cfg(feature = "remote")]
 pub(crate) use verify::verify_commit;

@@ -21,7 +21,7 @@ use super::claim::claim;
 use super::lineage::{Head, Lineage, Standing, standing};
 use super::publish::describe;
 use super::sweep::collect;
-use crate::collection::verify_commit;
+use crate::collection::{came_from, verify_commit};
 use crate::error::ClientError;
 use crate::payload::{PayloadError, Reader, Writer};
 use crate::progress::{UNWATCHED, Watch};
@@ -330,7 +330,7 @@ fn led_to_published(
 fn refuse_if_parted(snapshot: &Snapshot, newest: Option<&Root>) -> Result<(), ClientError> {
     let Some(newest) = newest else { return Ok(()) };
     let RootHeader { commit, generation, .. } = newest.header;
-    if snapshot.commit_at(generation)? == Some(commit) {
+    if came_from(snapshot, commit, generation)? {
         Ok(())
     } else {
         Err(BackupError::Parted { kept: commit, generation }.into())

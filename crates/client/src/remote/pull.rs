@@ -4,12 +4,11 @@
 //! fetches those it lacks and is then at the very same commit. A copy that has changed as well takes
 //! the published state and repeats its own changes on top, in one commit: documents that it put are
 //! put again, documents that it deleted are deleted. Where both changed a document, this copy's
-//! change stands, since it is the later one to arrive. An epoch that only this copy began is given
-//! up.
+//! change stands, since it is the later one to arrive. What another copy has repeated already is not
+//! repeated: that copy knew of it, and what it did later stands. An epoch that only this copy began
+//! is given up.
 //!
 //! A query vault fetches what it may open: it is brought forward within its epoch.
-
-use std::collections::HashSet;
 
 use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
@@ -118,94 +117,98 @@ fn merge(
     here: Pulled,
     rng: &mut impl CryptoRng,
 ) -> Result<Pulled, ClientError> {
-    let mine = Mine::gather(&transaction, root, fetching)?;
-    transaction.rebase(root, |slot, entry| fetching.value(slot, entry))?;
-    let published = transaction.before().root().header;
-    let mut pulled = Pulled { to: published.generation, epoch_dropped: mine.epoch_dropped, ..here };
-    if mine.put.0.is_empty() && mine.deleted.is_empty() {
-        transaction.finish_at(root)?;
-        return Ok(Pulled { bytes: fetching.progress.done, ..pulled });
+    let common = common_generation(&transaction, root, fetching)?;
+    if common == transaction.before().root().header.generation {
+        let to = transaction.bring_to(root, |slot, entry| fetching.value(slot, entry))?;
+        return Ok(Pulled { to: to.generation, bytes: fetching.progress.done, ..here });
     }
-    let theirs = Changes::since(transaction.before(), mine.common)?.unwrap_or_default();
+    let mut mine = Mine::gather(&transaction, common)?;
+    transaction.rebase(root, |slot, entry| fetching.value(slot, entry))?;
+    let theirs = Changes::since(transaction.before(), common)?.unwrap_or_default();
+    mine.leave_out(&theirs)?;
+    let mut pulled = Pulled {
+        to: transaction.generation(),
+        // The first ingest begins an epoch as well.
+        epoch_dropped: mine.changes.epoch || mine.changes.first.is_some(),
+        bytes: fetching.progress.done,
+        ..here
+    };
     let mut change = Change::begin(transaction)?;
-    let touched: Vec<&str> = mine.put.0.iter().chain(&mine.deleted).map(String::as_str).collect();
+    let deleted: Vec<&str> = mine.of(Fate::Deleted).collect();
+    let touched: Vec<&str> =
+        mine.put.iter().map(String::as_str).chain(deleted.iter().copied()).collect();
     let places = change.rows_of(touched.iter().copied());
-    let contested = |&(id, place): &(&&str, Option<u32>)| {
-        theirs.documents.contains_key(*id) || (theirs.everything && place.is_some())
+    let is_theirs = |from: &CommitName| !mine.changes.commits.contains(from);
+    let contested = |&(id, place): &(&&str, Option<u32>)| match theirs.origins.get(*id) {
+        Some(from) => is_theirs(from),
+        None => place.is_some() && theirs.first.as_ref().is_some_and(is_theirs),
     };
     pulled.contested = touched.iter().zip(places).filter(contested).count();
-    let rows = change.rows_of(mine.deleted.iter().map(String::as_str));
-    let rows: Vec<u32> = rows.into_iter().flatten().collect();
+    let rows: Vec<u32> = change.rows_of(deleted.into_iter()).into_iter().flatten().collect();
     change.remove(&rows)?;
     pulled.deleted_again = rows.len();
-    if let Some(vectors) = &mine.put.1 {
-        let documents = Documents { ids: &mine.put.0, vectors, sample_queries: None };
+    if let Some(vectors) = &mine.vectors {
+        let documents = Documents { ids: &mine.put, vectors, sample_queries: None };
         let (added, replaced) = change.put(&documents)?;
         pulled.put_again = added + replaced;
     }
     if change.documents() == 0 {
         return Err(ClientError::NothingLeft(pulled.deleted_again));
     }
-    if pulled.put_again + pulled.deleted_again > 0 {
-        change.commit(rng)?;
-        pulled.to += 1;
-    } else {
-        change.into_transaction().finish_at(root)?;
-    }
-    Ok(Pulled { bytes: fetching.progress.done, ..pulled })
+    change.commit_repeated(&mine.changes, rng)?;
+    Ok(pulled)
 }
 
 /// What only this copy has.
 struct Mine {
-    /// The last generation that both have.
-    common: u64,
-    put: (Vec<String>, Option<VectorSet>),
-    deleted: Vec<String>,
-    epoch_dropped: bool,
+    changes: Changes,
+    /// Documents that it put, and their vectors.
+    put: Vec<String>,
+    vectors: Option<VectorSet>,
 }
 
 impl Mine {
-    /// Finds the last commit that both copies have, and what this one changed since.
-    fn gather(
-        transaction: &Transaction<'_>,
-        root: &[u8],
-        fetching: &mut Fetching<'_>,
-    ) -> Result<Self, ClientError> {
+    /// What this copy changed since a generation.
+    fn gather(transaction: &Transaction<'_>, common: u64) -> Result<Self, ClientError> {
         let before = transaction.before();
         let ours = before.root().header;
-        let common = common_generation(transaction, root, fetching)?;
-        let nothing =
-            Self { common, put: (Vec::new(), None), deleted: Vec::new(), epoch_dropped: false };
-        if common == ours.generation {
-            return Ok(nothing);
-        }
         let changes = Changes::since(before, common)?.ok_or(ClientError::TooFarApart {
             common,
             ours: shard_protocol::Revision(ours.generation),
         })?;
-        if !before.contains(Slot::Model) {
-            return Ok(nothing);
-        }
         let collection = Collection::read(transaction.vault(), before)?;
-        let touched: HashSet<&str> = changes
-            .documents
-            .iter()
-            .filter(|(_, fate)| **fate == Fate::Put)
-            .map(|(id, _)| id.as_str())
-            .collect();
+        let is_put = |id: &str| changes.everything || changes.documents.get(id) == Some(&Fate::Put);
         let held = (0..).zip(collection.index().ids());
-        let rows: Vec<u32> = held
-            .filter(|(_, id)| changes.everything || touched.contains(id))
-            .map(|(row, _)| row)
-            .collect();
-        let deleted = changes.documents.iter().filter(|(_, fate)| **fate == Fate::Deleted);
-        Ok(Self {
-            common,
-            put: documents_of(before, &collection, &rows)?,
-            deleted: deleted.map(|(id, _)| id.clone()).collect(),
-            // The first ingest begins an epoch as well.
-            epoch_dropped: changes.epoch || changes.everything,
-        })
+        let rows: Vec<u32> = held.filter(|(_, id)| is_put(id)).map(|(row, _)| row).collect();
+        let (put, vectors) = documents_of(before, &collection, &rows)?;
+        Ok(Self { changes, put, vectors })
+    }
+
+    /// Leaves out what another copy has repeated already.
+    fn leave_out(&mut self, theirs: &Changes) -> Result<(), ClientError> {
+        self.changes.without(&theirs.commits);
+        let changes = &self.changes;
+        let stays = |id: &String| match changes.documents.get(id) {
+            Some(fate) => *fate == Fate::Put,
+            None => changes.everything,
+        };
+        if self.put.iter().all(stays) {
+            return Ok(());
+        }
+        let Some(vectors) = self.vectors.take() else { return Ok(()) };
+        let rows: Vec<usize> = (0..self.put.len()).filter(|&at| stays(&self.put[at])).collect();
+        let values: Vec<f32> = rows.iter().flat_map(|&at| vectors.row(at)).copied().collect();
+        self.put = rows.iter().map(|&at| self.put[at].clone()).collect();
+        if !rows.is_empty() {
+            self.vectors = Some(VectorSet::new(vectors.width(), values)?);
+        }
+        Ok(())
+    }
+
+    /// Documents of a fate.
+    fn of(&self, fate: Fate) -> impl Iterator<Item = &str> {
+        let documents = self.changes.documents.iter();
+        documents.filter(move |(_, found)| **found == fate).map(|(id, _)| id.as_str())
     }
 }
 

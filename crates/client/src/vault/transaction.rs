@@ -177,11 +177,6 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Ends a change that [`Transaction::rebase`] was all of: the vault is then at that very commit.
-    pub(crate) fn finish_at(self, root: &[u8]) -> Result<(), VaultError> {
-        self.finish(root)
-    }
-
     /// Puts another commit of the same vault in place of this one.
     pub(crate) fn bring_to<E: From<VaultError>>(
         mut self,

@@ -167,6 +167,34 @@ fn a_copy_that_parted_from_what_is_published_is_refused() {
     assert_eq!(commits(&served)[0], head(&two));
 }
 
+/// A pull puts the changes of a commit that was backed up into another commit. The backup is still
+/// one that this copy came from.
+#[test]
+fn a_copy_that_pulled_goes_on_backing_up() {
+    let mut one = Owner::with_documents(40);
+    let served = Served::new(None);
+    one.publish(&*served).unwrap();
+    let mut two = one.copy(11);
+    one.put("3");
+    one.back_up(&*served).unwrap();
+    two.put("4");
+    two.publish(&*served).unwrap();
+    let error = two.back_up(&*served).unwrap_err();
+    assert!(matches!(error, ClientError::Backup(BackupError::Parted { .. })), "{error}");
+    one.pull(&*served).unwrap();
+    one.back_up(&*served).unwrap();
+    // An epoch that was given up is no reason to refuse either.
+    one.rekey();
+    one.back_up(&*served).unwrap();
+    two.put("4");
+    two.publish(&*served).unwrap();
+    assert!(one.pull(&*served).unwrap().epoch_dropped);
+    one.back_up(&*served).unwrap();
+    one.publish(&*served).unwrap();
+    two.pull(&*served).unwrap();
+    two.back_up(&*served).unwrap();
+}
+
 /// Machines have other clocks, and clocks are set back.
 #[test]
 fn the_last_backup_is_the_newest_whatever_the_clock_says() {

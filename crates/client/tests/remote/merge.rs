@@ -74,18 +74,58 @@ fn copies_that_parted_merge() {
     assert_eq!(contents(&one.path()), contents(&two.path()));
 }
 
-/// Both did the same, or what one did was undone: then the published commit is all there is.
+/// Both did the same, or what one did was undone: nothing changes, and that is known.
 #[test]
-fn a_copy_whose_changes_are_all_there_ends_at_the_published_commit() {
+fn changes_that_are_there_already_are_repeated_in_name_only() {
     let (served, mut one, mut two) = two(40);
     one.delete("3");
     two.put("mine");
     two.delete("mine");
     two.delete("3");
+    let mut old = two.copy(12);
     one.publish(&*served).unwrap();
     let pulled = two.pull(&*served).unwrap();
     assert_eq!((pulled.put_again, pulled.deleted_again, pulled.contested), (0, 0, 1));
-    assert_eq!(contents(&two.path()), contents(&one.path()));
+    assert_eq!(two.documents(), one.documents());
+    assert_eq!(two.vault.head().unwrap().parent, Some(one.vault.head().unwrap().name));
+    // A copy that deleted it as well, before, does not delete what comes after.
+    two.put("3");
+    two.publish(&*served).unwrap();
+    let pulled = old.pull(&*served).unwrap();
+    assert_eq!((pulled.deleted_again, pulled.contested), (0, 0));
+    assert_eq!(old.documents(), two.documents());
+}
+
+/// The changes of a copy are known by the commits they are from, also once they are repeated: a
+/// second copy that has them from a backup does not repeat them on top of what came after.
+#[test]
+fn what_was_repeated_once_does_not_come_back_from_an_older_backup() {
+    let (served, mut one, mut other) = two(40);
+    one.put("3");
+    one.delete("4");
+    one.put("new");
+    one.back_up(&*served).unwrap();
+    other.put("7");
+    other.publish(&*served).unwrap();
+    let pulled = one.pull(&*served).unwrap();
+    assert_eq!((pulled.put_again, pulled.deleted_again), (2, 1));
+    one.put("3");
+    one.put("4");
+    one.delete("new");
+    one.publish(&*served).unwrap();
+    let mut old = one.restored(12, &served);
+    let pulled = old.pull(&*served).unwrap();
+    assert_eq!((pulled.put_again, pulled.deleted_again, pulled.contested), (0, 0, 0));
+    assert_eq!(old.documents(), one.documents());
+    // What it does itself stands, on top of its own as of the other's.
+    old.put("3");
+    one.put("8");
+    one.publish(&*served).unwrap();
+    let expected = old.documents()["3"].clone();
+    let pulled = old.pull(&*served).unwrap();
+    assert_eq!((pulled.put_again, pulled.contested), (1, 0));
+    assert_eq!(old.documents()["3"], expected);
+    assert_eq!(old.documents()["8"], one.documents()["8"]);
 }
 
 #[test]
@@ -132,13 +172,14 @@ fn an_epoch_that_only_this_copy_began_is_given_up_and_said() {
     assert_eq!(two.documents(), expected);
     two.publish(&*served).unwrap();
 
-    // With nothing else changed, this copy is at the published commit.
+    // Also where nothing else changed.
     one.pull(&*served).unwrap();
     one.rekey();
     two.put("mine");
     two.publish(&*served).unwrap();
     assert!(one.pull(&*served).unwrap().epoch_dropped);
-    assert_eq!(contents(&one.path()), contents(&two.path()));
+    assert_eq!(one.documents(), two.documents());
+    assert_eq!(one.collection().epoch(), two.collection().epoch());
     // Begun again, it reaches the server.
     one.rekey();
     one.publish(&*served).unwrap();

@@ -30,7 +30,7 @@ use crate::support::Served;
 use crate::vaults::Owner;
 
 const SEEDS: u64 = 30;
-const STEPS: usize = 25;
+const STEPS: usize = 40;
 const DOCUMENTS: usize = 24;
 
 /// A change of a document that was acknowledged.
