@@ -52,9 +52,9 @@ pub(crate) use change::Change;
 pub(crate) use chunk::RoutingRows;
 #[cfg(test)]
 pub(crate) use chunk::RowRecord;
-pub(crate) use journal::{Changes, Fate};
 #[cfg(feature = "remote")]
 pub(crate) use journal::came_from;
+pub(crate) use journal::{Changes, Fate};
 #[cfg(feature = "remote")]
 pub(crate) use rows::{all_rows, documents_of};
 #[cfg(feature = "remote")]
