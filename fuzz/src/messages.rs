@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use shard_protocol::{
     ActivateEpoch, Advance, BeginPublish, BlobName, Candidates, CellHandle, CollectionName,
-    CommitName, DeleteBlob, DeleteRows, Disclosed, Epoch, FetchBlob, Leak, Limits, ListBlobs,
-    ListMacs, MessageKind, OpenSession, OpenSlotsSession, PublishRows, PutBlob, RerankRequest,
-    ResetCollection, Revision, Row, RowBatch, RowHandle, RowMac, SessionId, SlotsRequest,
-    declassify,
+    CommitName, DeleteBlob, DeleteRows, Disclosed, Epoch, FetchBlob, FetchShared, Leak, Limits,
+    ListBlobs, ListMacs, MessageKind, OpenSession, OpenSlotsSession, PublishRows, PutBlob,
+    RerankRequest, ResetCollection, Revision, Row, RowBatch, RowHandle, RowMac, SessionId,
+    SlotsRequest, declassify,
 };
 use shard_rlwe::slots::{SlotsClient, SlotsLayout, SlotsParameters};
 use shard_rlwe::{
@@ -86,6 +86,7 @@ pub fn keeping() -> Vec<Vec<u8>> {
         MessageKind::Describe.bare(),
         PutBlob::new(blob(), sealed).encode(),
         FetchBlob::new(blob()).encode(),
+        FetchShared::new(blob()).encode(),
         ListBlobs::new(None, 10).encode(),
         ListBlobs::new(Some(blob()), 10).encode(),
         DeleteBlob::new(blob()).encode(),

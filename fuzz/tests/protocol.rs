@@ -6,9 +6,9 @@ use bolero::check;
 use shard_fuzz::{SCRIPT_BYTES, damage, messages};
 use shard_protocol::{
     ActivateEpoch, BeginPublish, Blob, BlobList, CollectionName, CollectionState, DeleteBlob,
-    DeleteRows, FetchBlob, ListBlobs, ListMacs, MessageKind, OpenSession, OpenSlotsSession,
-    PublishRows, PutBlob, Refusal, RefusalCode, RerankRequest, RerankResponse, ResetCollection,
-    RowBatch, RowMacs, SlotsRequest, SlotsResponse, message_kind,
+    DeleteRows, FetchBlob, FetchShared, ListBlobs, ListMacs, MessageKind, OpenSession,
+    OpenSlotsSession, PublishRows, PutBlob, Refusal, RefusalCode, RerankRequest, RerankResponse,
+    ResetCollection, RowBatch, RowMacs, SlotsRequest, SlotsResponse, message_kind,
 };
 use shard_rlwe::slots::SlotsClient;
 use shard_server::Server;
@@ -84,6 +84,7 @@ fn decode_as_everything(bytes: &[u8]) {
         CollectionState,
         PutBlob,
         FetchBlob,
+        FetchShared,
         Blob,
         DeleteBlob,
         BlobList

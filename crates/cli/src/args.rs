@@ -50,7 +50,7 @@ pub enum Command {
     Rekey(Rekey),
     /// Bring a server's rows to the state of the vault, sending what changed
     Publish(Publish),
-    /// Keep the vault's sealed files on a server
+    /// Verify a vault and keep it, sealed, on a server
     Backup(Backup),
     /// Fetch a vault that a server keeps
     Restore(Restore),

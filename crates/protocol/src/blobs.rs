@@ -93,6 +93,10 @@ by_name!(
     FetchBlob
 );
 by_name!(
+    /// Asks for a blob that [readers may have](BlobName::is_shared).
+    FetchShared
+);
+by_name!(
     /// Removes a blob. A name that is not there is not an error.
     DeleteBlob
 );
@@ -187,9 +191,9 @@ impl BlobList {
     /// Names on a page at most: 2.3 MB.
     pub const PAGE: usize = 16_384;
 
-    /// Blobs that a collection can have. A million documents in pieces of 400 KB take some ten
-    /// thousand, so a hundred versions that share nothing fit.
-    pub const MOST: usize = 1 << 20;
+    /// Blobs that a collection can have. A million documents take some 16,000 to 63,000, by their
+    /// width, so tens of versions that share nothing fit.
+    pub const MOST: usize = 1 << 21;
 
     /// The wire form.
     pub fn encode(&self) -> Vec<u8> {

@@ -47,7 +47,7 @@ mod tests;
 mod transport;
 mod wire;
 
-pub use blobs::{Blob, BlobList, DeleteBlob, FetchBlob, ListBlobs, PutBlob};
+pub use blobs::{Blob, BlobList, DeleteBlob, FetchBlob, FetchShared, ListBlobs, PutBlob};
 pub use leak::{Disclosed, Leak, declassify};
 pub use lineage::{ActivateEpoch, Advance, BeginPublish, ResetCollection};
 pub use names::{

@@ -121,6 +121,15 @@ name!(
     BlobName, 128
 );
 
+impl BlobName {
+    /// Whether whoever may search may have the blob: the id of the vault, the published state, and
+    /// sealed values, which say nothing to who cannot open them. Keyrings are not among them: whoever
+    /// has one can try passphrases.
+    pub fn is_shared(&self) -> bool {
+        self.0 == "vault.id" || self.0.starts_with("state.") || self.0.starts_with("value.")
+    }
+}
+
 impl Default for CollectionName {
     /// The collection of a server address that names none.
     fn default() -> Self {

@@ -36,6 +36,8 @@ pub enum Operation {
     PutBlob,
     /// Fetch sealed bytes.
     FetchBlob,
+    /// Fetch a sealed blob that readers may have.
+    FetchShared,
     /// Remove sealed bytes.
     DeleteBlob,
     /// List the names of sealed bytes.
@@ -44,7 +46,7 @@ pub enum Operation {
 
 impl Operation {
     /// Every operation.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Rerank,
         Self::Sessions,
         Self::Begin,
@@ -56,6 +58,7 @@ impl Operation {
         Self::Describe,
         Self::PutBlob,
         Self::FetchBlob,
+        Self::FetchShared,
         Self::DeleteBlob,
         Self::ListBlobs,
     ];
@@ -80,6 +83,7 @@ impl Operation {
             Self::Describe => "describe",
             Self::PutBlob => "blobs/put",
             Self::FetchBlob => "blobs/fetch",
+            Self::FetchShared => "blobs/shared",
             Self::DeleteBlob => "blobs/delete",
             Self::ListBlobs => "blobs/list",
         }
@@ -107,6 +111,7 @@ impl Operation {
             Self::Describe => &[MessageKind::Describe],
             Self::PutBlob => &[MessageKind::PutBlob],
             Self::FetchBlob => &[MessageKind::FetchBlob],
+            Self::FetchShared => &[MessageKind::FetchShared],
             Self::DeleteBlob => &[MessageKind::DeleteBlob],
             Self::ListBlobs => &[MessageKind::ListBlobs],
         }
@@ -122,7 +127,7 @@ impl Operation {
             ],
             Self::Macs => &[MessageKind::RowMacs],
             Self::Describe => &[MessageKind::CollectionState],
-            Self::FetchBlob => &[MessageKind::Blob],
+            Self::FetchBlob | Self::FetchShared => &[MessageKind::Blob],
             Self::ListBlobs => &[MessageKind::BlobList],
             Self::Sessions
             | Self::Begin
@@ -138,7 +143,7 @@ impl Operation {
     /// What it takes to have it served.
     pub fn access(self) -> Access {
         match self {
-            Self::Rerank | Self::Sessions | Self::Describe => Access::Read,
+            Self::Rerank | Self::Sessions | Self::Describe | Self::FetchShared => Access::Read,
             Self::Begin | Self::Rows | Self::Macs | Self::Delete | Self::Activate | Self::Reset => {
                 Access::Write
             }

@@ -69,6 +69,8 @@ pub enum MessageKind {
     BeginPublish,
     /// [`ResetCollection`](crate::ResetCollection).
     ResetCollection,
+    /// [`FetchShared`](crate::FetchShared).
+    FetchShared,
 }
 
 impl MessageKind {
@@ -101,6 +103,7 @@ impl MessageKind {
         (MessageKind::BlobList, 22),
         (MessageKind::BeginPublish, 23),
         (MessageKind::ResetCollection, 24),
+        (MessageKind::FetchShared, 25),
     ];
 
     fn code(self) -> u16 {

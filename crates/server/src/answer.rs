@@ -2,8 +2,8 @@
 
 use shard_protocol::{
     ActivateEpoch, BeginPublish, Blob, BlobList, CollectionName, DecodeError, DeleteBlob,
-    DeleteRows, FetchBlob, ListBlobs, ListMacs, MessageKind, OpenSession, Operation, PublishRows,
-    PutBlob, RerankRequest, ResetCollection, RowMacs, message_kind,
+    DeleteRows, FetchBlob, FetchShared, ListBlobs, ListMacs, MessageKind, OpenSession, Operation,
+    PublishRows, PutBlob, RerankRequest, ResetCollection, RowMacs, message_kind,
 };
 #[cfg(feature = "slots")]
 use shard_protocol::{OpenSlotsSession, SlotsRequest};
@@ -98,6 +98,14 @@ impl Server {
             }
             MessageKind::FetchBlob => {
                 let fetch = timed(decode, || FetchBlob::decode(message, limits))?;
+                let sealed = timed(engine, || rows.blob(collection, fetch.name()))?;
+                return Ok(timed(encode, || Blob { sealed }.encode()));
+            }
+            MessageKind::FetchShared => {
+                let fetch = timed(decode, || FetchShared::decode(message, limits))?;
+                if !fetch.name().is_shared() {
+                    return Err(shard_store::StoreError::UnknownBlob(fetch.name().clone()).into());
+                }
                 let sealed = timed(engine, || rows.blob(collection, fetch.name()))?;
                 return Ok(timed(encode, || Blob { sealed }.encode()));
             }

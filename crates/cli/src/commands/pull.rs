@@ -19,7 +19,8 @@ pub fn run(arguments: &Pull, json: Option<&Path>) -> Result<()> {
     let done = vault.pull(&server, &follow(&bar));
     bar.finish_and_clear();
     let done = done?;
-    if done.from == done.to {
+    let repeated = done.put_again + done.deleted_again > 0 || done.epoch_dropped;
+    if done.from == done.to && !repeated {
         output.line(format!("revision {}: nothing to pull from {}", done.to, server.address()))?;
     } else {
         output.line(format!(

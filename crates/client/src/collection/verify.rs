@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use shard_geometry::VectorSet;
+use shard_geometry::{Cells, VectorSet};
 
 use super::change::read_vectors;
 use super::{Collection, drift_of, settings_of, unusable};
@@ -112,6 +112,13 @@ fn check_names(collection: &Collection) -> Result<(), ClientError> {
     Ok(())
 }
 
+/// The distance of a prefix from the centre of a cell.
+fn distance_to(cells: &Cells, cell: u32, prefix: &[f32]) -> f64 {
+    let centre = &cells.centroids()[cell as usize * prefix.len()..][..prefix.len()];
+    let apart = prefix.iter().zip(centre).map(|(a, b)| f64::from(a - b) * f64::from(a - b));
+    apart.sum::<f64>().sqrt()
+}
+
 /// How often one document may have been replaced within an epoch.
 const ATTEMPTS: u32 = 1 << 20;
 
@@ -126,11 +133,25 @@ fn check_places(
     for (at, row) in (first..).take(vectors.rows()).enumerate() {
         let recorded = index.prefix(row);
         let square = |x: f32| f64::from(x) * f64::from(x);
+        let norm = |values: &[f32]| values.iter().copied().map(square).sum::<f64>().sqrt();
         let apart = recorded.iter().zip(placed.prefix(at)).map(|(a, b)| square(a - b));
-        let length = index.length(row).max(f64::MIN_POSITIVE);
-        let off = apart.sum::<f64>().sqrt() / length;
-        if off > ROUNDING {
+        let residual = f64::from(index.residual_norms()[row as usize]);
+        let allowed = ROUNDING * (norm(recorded) + residual + norm(vectors.row(at)));
+        if apart.sum::<f64>().sqrt() > allowed {
             return Err(contradiction("routing", "a prefix is not that of its vector"));
+        }
+        if (residual - f64::from(placed.residual_norms[at])).abs() > allowed
+            || (index.length(row) - norm(vectors.row(at))).abs() > allowed
+        {
+            return Err(contradiction("routing", "a norm is not that of its vector"));
+        }
+        // Between two cells that are equally near, another machine may choose the other.
+        if let (Some(cells), Some(cell)) = (model.cells(), index.cell(row)) {
+            let chosen = placed.cells.as_ref().map_or(cell, |cells| cells[at]);
+            let distance = |cell| distance_to(cells, cell, recorded);
+            if (distance(cell) - distance(chosen)).abs() > allowed.max(ROUNDING * distance(cell)) {
+                return Err(contradiction("routing", "a row is not in the cell of its vector"));
+            }
         }
     }
     Ok(())

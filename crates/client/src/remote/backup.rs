@@ -272,6 +272,9 @@ pub fn backup(
     let made = KeptBackup::now(header.commit, before.first());
     let record = BackupRecord { keyrings: vault.keyrings()?, root: snapshot.sealed_root()? };
     put_record(&made, &record.encode(), transport)?;
+    // Another copy that looked before the backup was there may have taken its values for left over;
+    // from now on nobody does.
+    blobs::complete_values(&snapshot, transport, watch)?;
     let keep = options.keep.max(1) - 1;
     let (stay, go) = before.split_at(before.len().min(keep));
     let removed = prune(vault, &snapshot, go, transport)?;
@@ -347,9 +350,9 @@ fn read_values_back(
 ) -> Result<(), ClientError> {
     let wrong = |slot: Slot| BackupError::NotReadBack { value: slot.to_string() };
     let entries = newest.iter().flat_map(|root| root.entries.values());
-    let known: HashSet<_> = entries.map(|entry| entry.tag).collect();
+    let known: HashSet<_> = entries.map(|entry| entry.digest).collect();
     let root = snapshot.root();
-    for (&slot, entry) in root.entries.iter().filter(|(_, entry)| !known.contains(&entry.tag)) {
+    for (&slot, entry) in root.entries.iter().filter(|(_, entry)| !known.contains(&entry.digest)) {
         if !is_same(blobs::fetch_value(entry, transport)?, &snapshot.sealed(slot)?) {
             blobs::delete_value(entry, transport)?;
             return Err(wrong(slot).into());

@@ -3,19 +3,18 @@
 //! | name | content |
 //! |---|---|
 //! | `vault.id` | whose collection it is |
-//! | `value.TAG.N` | piece `N` of a sealed value of a vault, by the value's tag |
+//! | `value.DIGEST.N` | piece `N` of a sealed value of a vault, by the value's digest |
 //! | `state.COMMIT` | the sealed root of the commit that is published |
 //! | `backup.TIME.COMMIT` | a backup: keyrings and the sealed root of a commit |
 //!
-//! A value never changes under its name: the tag authenticates its bytes, and whoever has the key
-//! notices any others. So a value that is there is not sent again, whatever it is there for.
+//! A value never changes under its name, which is a digest of its bytes: others are noticed. So a value that is there is not sent again, whatever it is there for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use data_encoding::HEXLOWER;
 use shard_protocol::{
-    Blob, BlobList, BlobName, CommitName, DecodeError, DeleteBlob, FetchBlob, Leak, Limits,
-    ListBlobs, PutBlob, Refusal, RefusalCode, declassify,
+    Blob, BlobList, BlobName, CommitName, DecodeError, DeleteBlob, FetchBlob, FetchShared, Leak,
+    Limits, ListBlobs, PutBlob, Refusal, RefusalCode, declassify,
 };
 
 use crate::error::ClientError;
@@ -47,10 +46,10 @@ pub(super) fn named(text: String) -> BlobName {
 
 /// The pieces of a value, with the length of each.
 fn pieces(entry: &Entry) -> impl Iterator<Item = (BlobName, usize)> {
-    let (length, tag) = (entry.length as usize, HEXLOWER.encode(&entry.tag));
+    let (length, digest) = (entry.length as usize, HEXLOWER.encode(&entry.digest));
     (0..length.div_ceil(PIECE_BYTES)).map(move |number| {
         let bytes = PIECE_BYTES.min(length - number * PIECE_BYTES);
-        (named(format!("{VALUE}{tag}.{number}")), bytes)
+        (named(format!("{VALUE}{digest}.{number}")), bytes)
     })
 }
 
@@ -60,7 +59,12 @@ pub(super) fn fetch(
     name: &BlobName,
 ) -> Result<Option<Vec<u8>>, ClientError> {
     let limits = Limits::default();
-    let message = FetchBlob::new(declassify(name.clone(), Leak::SealedBlobs)).encode();
+    let disclosed = declassify(name.clone(), Leak::SealedBlobs);
+    let message = if name.is_shared() {
+        FetchShared::new(disclosed).encode()
+    } else {
+        FetchBlob::new(disclosed).encode()
+    };
     let answer = exchange(transport, message, &limits);
     let blob = unless_absent(answer)?.map(|bytes| Blob::decode(&bytes, &limits)).transpose()?;
     Ok(blob.map(|blob| blob.sealed))
@@ -192,6 +196,26 @@ pub(super) fn collect(
     }
     Ok(removed)
 }
+
+/// Sends values of a commit until the server has all of them. Returns how many bytes were sent.
+pub(super) fn complete_values(
+    snapshot: &Snapshot,
+    transport: &dyn Channel,
+    watch: &Watch<'_>,
+) -> Result<u64, ClientError> {
+    let mut sent = 0;
+    for _ in 0..ROUNDS {
+        let kept = list(transport)?;
+        if first_missing(snapshot.root(), &kept).is_none() {
+            return Ok(sent);
+        }
+        sent += send_values(snapshot, &kept, transport, watch)?;
+    }
+    Err(DecodeError::Invalid("a list without what was just sent").into())
+}
+
+/// How often values are sent that were there a moment before.
+const ROUNDS: usize = 4;
 
 /// The first value of a root that the server does not have in full.
 pub(super) fn first_missing(root: &Root, kept: &Kept) -> Option<Slot> {

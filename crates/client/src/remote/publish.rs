@@ -140,16 +140,19 @@ fn publish_once(
     transfer.send_all(&changes)?;
     // What other copies are brought forward by is there before it is what is published.
     let kept = blobs::list(transport)?;
-    let sent = blobs::send_values(&snapshot, &kept, transport, UNWATCHED)?;
+    let mut sent = blobs::send_values(&snapshot, &kept, transport, watch)?;
     let name = blobs::state_name(lineage.head.name);
     if !kept.contains_key(&name) {
         blobs::put(transport, &name, snapshot.sealed_root()?)?;
     }
+    // Another copy that looked before may have taken values that were there for left over.
+    sent += blobs::complete_values(&snapshot, transport, watch)?;
     if activated {
         let message = ActivateEpoch::new(transfer.advance(), transfer.epoch()).encode();
         accepted(transport, message, &Limits::default())?;
     }
-    sweep(vault, &snapshot, transport)?;
+    // What a sweep leaves, the next removes; the publish has been done.
+    let _ = sweep(vault, &snapshot, transport);
     let uploaded = changes.uploads();
     Ok(Published {
         uploaded,

@@ -124,7 +124,9 @@ fn merge(
     }
     let mut mine = Mine::gather(&transaction, common)?;
     transaction.rebase(root, |slot, entry| fetching.value(slot, entry))?;
-    let theirs = Changes::since(transaction.before(), common)?.unwrap_or_default();
+    let ours = shard_protocol::Revision(here.from);
+    let theirs = Changes::since(transaction.before(), common)?
+        .ok_or(ClientError::TooFarApart { common, ours })?;
     mine.leave_out(&theirs)?;
     let mut pulled = Pulled {
         to: transaction.generation(),

@@ -57,6 +57,10 @@ pub fn restore(
     let record = chosen.read(transport)?;
     let opened = Vault::opens(&record.keyrings, unlock, directory)?;
     let (root, keys) = opened.open_root(&record.root)?;
+    if root.header.commit != chosen.commit {
+        let reason = format!("it is of commit {} and not of {}", root.header.commit, chosen.commit);
+        return Err(BackupError::Unusable { reason }.into());
+    }
     let new = NewVault::begin(directory)?;
     let mut progress = Progress { done: 0, total: root.bytes() };
     for (&slot, entry) in &root.entries {

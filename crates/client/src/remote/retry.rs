@@ -131,6 +131,7 @@ fn is_idempotent(operation: Operation) -> bool {
         | Operation::Describe
         | Operation::PutBlob
         | Operation::FetchBlob
+        | Operation::FetchShared
         | Operation::DeleteBlob
         | Operation::ListBlobs => true,
     }

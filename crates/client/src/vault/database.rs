@@ -229,12 +229,7 @@ fn has_log(file: &Path) -> bool {
 }
 
 fn cannot_write(error: &rusqlite::Error) -> bool {
-    let codes = [
-        ErrorCode::CannotOpen,
-        ErrorCode::ReadOnly,
-        ErrorCode::PermissionDenied,
-        ErrorCode::SystemIoFailure,
-    ];
+    let codes = [ErrorCode::CannotOpen, ErrorCode::ReadOnly, ErrorCode::PermissionDenied];
     error.sqlite_error_code().is_some_and(|code| codes.contains(&code))
 }
 

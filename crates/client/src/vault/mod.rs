@@ -11,7 +11,7 @@
 //!   can be searched and nothing else ([`VaultAccess`]). Values that searching needs are sealed under
 //!   a key of the epoch, so an owner's vault and the query vaults of its epoch share them as they are.
 //! - A **commit** is a state of the vault: it has a random name, knows its parent's, and is fixed by
-//!   its sealed **root**, which lists every value by its tag. A [`Transaction`] leads from one commit
+//!   its sealed **root**, which lists every value by its digest. A [`Transaction`] leads from one commit
 //!   to the next; a kill or a full disk at any moment leaves one whole commit.
 //!
 //! # Several processes
@@ -80,6 +80,7 @@ use create::{OLD_MANIFEST, UNFINISHED};
 use database::DATABASE;
 use disk::Disk;
 use keyring::{Keyring, KeyringSecret};
+use root::OwnerKey;
 use value::{ValueKey, draw_nonce};
 
 use crate::keys::{SaltedEpoch, epoch_secret, value_key, vault_id};
@@ -139,11 +140,11 @@ impl Vault {
         let history = [[0; 16], commit.0].concat();
         let new = NewVault::begin(directory)?;
         for (slot, plain) in values.iter().copied().chain([(Slot::History(0), &history[..])]) {
-            let (sealed, tag) = key.seal(slot, commit, draw_nonce(rng), plain);
-            root.entries.insert(slot, Entry { tag, length: sealed.len() as u32 });
+            let (sealed, digest) = key.seal(slot, commit, draw_nonce(rng), plain);
+            root.entries.insert(slot, Entry { digest, length: sealed.len() as u32 });
             new.put_sealed(slot, &sealed)?;
         }
-        new.finish(&root.seal(&key, rng), &Keyrings { main, recovery: None })?;
+        new.finish(&root.seal(&key, &vault.owner_key(), rng), &Keyrings { main, recovery: None })?;
         Ok(vault)
     }
 
@@ -192,6 +193,8 @@ impl Vault {
         }
         let vault = Self { disk, keyring };
         vault.snapshot()?;
+        // Left by whoever made the vault and was killed at the very end. Best effort.
+        let _ = vault.disk.remove(UNFINISHED);
         Ok(vault)
     }
 
@@ -257,7 +260,11 @@ impl Vault {
         };
         let header = RootHeader::decode(bytes).map_err(refused)?;
         let shared = self.shared_key(header.epoch.as_ref())?;
-        let root = Root::open(bytes, &shared).map_err(refused)?;
+        let owner = match self.access() {
+            VaultAccess::Owner => Some(self.owner_key()),
+            VaultAccess::Query => None,
+        };
+        let root = Root::open(bytes, &shared, owner.as_ref()).map_err(refused)?;
         if !root.entries.values().all(|entry| Root::is_possible(entry.length)) {
             return Err(VaultError::Damaged { file });
         }
@@ -266,6 +273,11 @@ impl Vault {
             VaultAccess::Query => None,
         };
         Ok((root, Keys { owner, shared }))
+    }
+
+    /// What shows that a root is this vault's.
+    fn owner_key(&self) -> OwnerKey {
+        OwnerKey::new(self.keyring.data.expose())
     }
 
     /// The key of values for those who may search.

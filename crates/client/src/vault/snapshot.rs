@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::error::VaultError;
 use super::root::{Entry, Root};
-use super::value::{Slot, ValueKey, tag_of};
+use super::value::{Slot, ValueKey, digest_of};
 use super::{Vault, database};
 
 /// Names of commits in one value.
@@ -75,9 +75,15 @@ impl Snapshot {
         self.open(slot, &sealed)
     }
 
-    /// The value in a slot as it is stored, known by its tag to be of this commit.
+    /// The value in a slot as it is stored, known by its digest to be of this commit.
     pub(crate) fn sealed(&self, slot: Slot) -> Result<Vec<u8>, VaultError> {
-        let Some(Entry { tag, length }) = self.root.entries.get(&slot) else {
+        let (sealed, entry) = self.stored(slot)?;
+        if digest_of(&sealed) == entry.digest { Ok(sealed) } else { Err(self.broken(slot)) }
+    }
+
+    /// The bytes in a slot, of the length they must have; their digest is for the caller to check.
+    fn stored(&self, slot: Slot) -> Result<(Vec<u8>, Entry), VaultError> {
+        let Some(entry) = self.root.entries.get(&slot) else {
             return Err(VaultError::Absent { file: self.file.clone(), value: slot.to_string() });
         };
         let found = database::value(&self.db, slot.id(), &self.file)?;
@@ -85,10 +91,10 @@ impl Snapshot {
             file: self.file.clone(),
             value: slot.to_string(),
         })?;
-        if sealed.len() != *length as usize || tag_of(&sealed) != Some(*tag) {
+        if sealed.len() != entry.length as usize {
             return Err(self.broken(slot));
         }
-        Ok(sealed)
+        Ok((sealed, *entry))
     }
 
     fn open(&self, slot: Slot, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, VaultError> {
@@ -119,16 +125,17 @@ impl Snapshot {
             refused: "open its owner's values",
         })?;
         let file = &self.file;
-        let open = |(number, sealed): (u32, Vec<u8>)| {
+        let open = |(number, (sealed, entry)): (u32, (Vec<u8>, Entry))| {
             let slot = table(number);
-            let plain = key.open_in_place(slot, sealed).map_err(|_| VaultError::SealBroken {
-                file: file.clone(),
-                value: slot.to_string(),
-            })?;
+            let broken = || VaultError::SealBroken { file: file.clone(), value: slot.to_string() };
+            if digest_of(&sealed) != entry.digest {
+                return Err(broken().into());
+            }
+            let plain = key.open_in_place(slot, sealed).map_err(|_| broken())?;
             Ok((number, decode(number, &plain)?))
         };
         // While a batch is opened, the next is read and the one before handed over.
-        let mut read: Vec<(u32, Vec<u8>)> = Vec::new();
+        let mut read: Vec<(u32, (Vec<u8>, Entry))> = Vec::new();
         let mut opened: Vec<Result<(u32, T), E>> = Vec::new();
         for batch in numbers.chunks(BATCH).chain([&[][..], &[]]) {
             let (to_open, to_take) = (std::mem::take(&mut read), std::mem::take(&mut opened));
@@ -139,7 +146,7 @@ impl Snapshot {
                     take(number, value)?;
                 }
                 for &number in batch {
-                    read.push((number, self.sealed(table(number))?));
+                    read.push((number, self.stored(table(number))?));
                 }
                 Ok::<_, E>(())
             })?;

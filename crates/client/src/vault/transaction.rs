@@ -8,7 +8,7 @@ use super::database::{self, Place};
 use super::error::VaultError;
 use super::root::{Entry, Root, RootHeader};
 use super::snapshot::{HISTORY_COMMITS, Snapshot};
-use super::value::{MAX_VALUE_BYTES, Slot, draw_nonce, tag_of};
+use super::value::{MAX_VALUE_BYTES, Slot, digest_of, draw_nonce};
 use super::{Vault, check_value};
 use crate::keys::SaltedEpoch;
 
@@ -99,13 +99,13 @@ impl Transaction<'_> {
         let seal = |(item, nonce)| {
             let (slot, plain) = value(item);
             let key = keys.of(slot).ok_or_else(|| refused(self.vault.directory().to_owned()))?;
-            let (sealed, tag) = key.seal(slot, commit, nonce, plain.as_ref());
-            Ok((slot, sealed, tag))
+            let (sealed, digest) = key.seal(slot, commit, nonce, plain.as_ref());
+            Ok((slot, sealed, digest))
         };
         let sealed: Result<Vec<_>, VaultError> = items.par_iter().zip(nonces).map(seal).collect();
-        for (slot, sealed, tag) in sealed? {
+        for (slot, sealed, digest) in sealed? {
             assert!(sealed.len() <= MAX_VALUE_BYTES, "a value of {} bytes", sealed.len());
-            let entry = Entry { tag, length: sealed.len() as u32 };
+            let entry = Entry { digest, length: sealed.len() as u32 };
             self.insert(slot, entry, &sealed)?;
         }
         Ok(())
@@ -138,7 +138,7 @@ impl Transaction<'_> {
         names.resize((header.generation % HISTORY_COMMITS) as usize * 16, 0);
         names.extend_from_slice(&header.commit.0);
         self.put(Slot::History(number as u32), &names, rng)?;
-        let root = self.next.seal(&self.before.keys.shared, rng);
+        let root = self.next.seal(&self.before.keys.shared, &self.vault.owner_key(), rng);
         self.finish(&root)
     }
 
@@ -196,7 +196,7 @@ impl std::fmt::Debug for Transaction<'_> {
     }
 }
 
-/// The tag of a value that somebody else sealed.
+/// The entry of a value that somebody else sealed.
 pub(super) fn entry_of(sealed: &[u8]) -> Option<Entry> {
-    Some(Entry { tag: tag_of(sealed)?, length: u32::try_from(sealed.len()).ok()? })
+    Some(Entry { digest: digest_of(sealed), length: u32::try_from(sealed.len()).ok()? })
 }

@@ -7,13 +7,15 @@
 //! The seal is XChaCha20-Poly1305 under a random nonce. Its associated data names the format, the
 //! slot (table and number) and the commit that wrote the value, so a value that was moved to another
 //! slot does not open. Which value belongs in a slot *now* the [root](super::root) says, by the
-//! value's tag: an earlier value put back in its place is noticed.
+//! value's digest: an earlier value put back in its place is noticed, and so is another one that
+//! somebody made who has the key.
 
 use std::fmt;
 
 use chacha20poly1305::aead::{AeadInOut, KeyInit};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 use rand_core::CryptoRng;
+use sha2::{Digest as _, Sha256};
 use shard_protocol::CommitName;
 use zeroize::Zeroizing;
 
@@ -34,8 +36,11 @@ pub(crate) const MAX_VALUE_BYTES: usize = 1 << 29;
 /// Separates these seals from any other use of the same key.
 const LABEL: &[u8; 17] = b"shard vault value";
 
-/// The authenticator at the end of a sealed value: what the root knows it by.
-pub(crate) type Tag = [u8; TAG_BYTES];
+/// Bytes of a digest.
+pub(super) const DIGEST_BYTES: usize = 16;
+
+/// SHA-256 of a sealed value, cut to 16 bytes: what the root knows it by.
+pub(crate) type Digest = [u8; DIGEST_BYTES];
 
 /// The place of a value: a table, and a number in those that have more than one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -158,20 +163,21 @@ impl ValueKey {
         commit: CommitName,
         nonce: [u8; NONCE_BYTES],
         plain: &[u8],
-    ) -> (Vec<u8>, Tag) {
+    ) -> (Vec<u8>, Digest) {
         let mut sealed = Vec::with_capacity(plain.len() + OVERHEAD_BYTES);
         sealed.extend_from_slice(&commit.0);
         sealed.extend_from_slice(&nonce);
         sealed.extend_from_slice(plain);
         let associated = associated(slot, commit);
         let body = &mut sealed[COMMIT_BYTES + NONCE_BYTES..];
-        let tag: Tag = self
+        let tag: [u8; TAG_BYTES] = self
             .0
             .encrypt_inout_detached(&XNonce::from(nonce), &associated, body.into())
             .expect("a value is within the cipher's limit of 256 GiB")
             .into();
         sealed.extend_from_slice(&tag);
-        (sealed, tag)
+        let digest = digest_of(&sealed);
+        (sealed, digest)
     }
 
     /// Opens a sealed value.
@@ -225,9 +231,10 @@ impl ValueKey {
     }
 }
 
-/// The tag at the end of a sealed value.
-pub(super) fn tag_of(sealed: &[u8]) -> Option<Tag> {
-    (sealed.len() >= OVERHEAD_BYTES).then(|| *sealed.last_chunk().expect("longer than a tag"))
+/// The digest of a sealed value.
+pub(super) fn digest_of(sealed: &[u8]) -> Digest {
+    let digest: [u8; 32] = Sha256::digest(sealed).into();
+    *digest.first_chunk().expect("32 bytes have 16")
 }
 
 /// A nonce for one value.
@@ -276,8 +283,8 @@ mod tests {
     fn a_value_opens_in_its_own_slot_under_its_own_key_only() {
         let commit = CommitName([3; 16]);
         for slot in SLOTS {
-            let (sealed, tag) = key(1).seal(slot, commit, [9; NONCE_BYTES], b"plain");
-            assert_eq!(tag_of(&sealed), Some(tag));
+            let (sealed, digest) = key(1).seal(slot, commit, [9; NONCE_BYTES], b"plain");
+            assert_eq!(digest_of(&sealed), digest);
             assert_eq!(&key(1).open(slot, &sealed).unwrap()[..], b"plain");
             assert!(key(2).open(slot, &sealed).is_err());
             for other in SLOTS.into_iter().filter(|other| *other != slot) {

@@ -170,6 +170,7 @@ fn golden() -> Vec<(&'static str, Vec<u8>, &'static str, Again)> {
         ),
         message!("1100", put(), PutBlob, "0a 7661756c742e68656164 02000000 abcd"),
         message!("1200", FetchBlob::new(name()), FetchBlob, "0a 7661756c742e68656164"),
+        message!("1900", FetchShared::new(name()), FetchShared, "0a 7661756c742e68656164"),
         message!("1300", Blob { sealed: vec![1, 2, 3] }, Blob, "03000000 010203"),
         message!("1400", DeleteBlob::new(name()), DeleteBlob, "0a 7661756c742e68656164"),
         message!("1500", list_blobs(None), ListBlobs, "00 f4010000"),

@@ -119,6 +119,7 @@ fn message(operation: Operation) -> Value {
         Operation::Describe => "Say what is held",
         Operation::PutBlob => "Store sealed bytes under a name",
         Operation::FetchBlob => "Fetch sealed bytes",
+        Operation::FetchShared => "Fetch sealed bytes that readers may have",
         Operation::DeleteBlob => "Remove sealed bytes",
         Operation::ListBlobs => "List the names of sealed bytes, a page at a time",
     };

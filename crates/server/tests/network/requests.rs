@@ -1,7 +1,7 @@
 //! The interface over a real socket and real TLS: who may do what, and what is answered.
 
 use shard_protocol::{
-    Limits, MessageKind, PutBlob, RefusalCode, RerankResponse, declassify, message_kind,
+    Limits, MessageKind, PutBlob, Refusal, RefusalCode, RerankResponse, declassify, message_kind,
 };
 use shard_server::http::{HttpOptions, NewToken, Scope, TokenLimits};
 
@@ -199,6 +199,30 @@ async fn blobs_go_in_and_out_and_the_answer_comes_whole() {
         let reply = site.send("main/blobs/list", &token, list(after)).await;
         let page = shard_protocol::BlobList::decode(&reply.body, &Limits::default()).unwrap();
         assert_eq!(page.blobs.len(), count);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_fetch_sealed_values_and_no_keyring() {
+    let site = Site::start(Setup::default());
+    let (_, writer) = site.token(&new_token(&[Scope::Write]));
+    let (_, reader) = site.token(&new_token(&[Scope::Read]));
+    let leak = shard_protocol::Leak::SealedBlobs;
+    let name = |text: &str| declassify(text.parse().unwrap(), leak);
+    for text in ["vault.id", "state.0", "value.0.0", "backup.0.0"] {
+        let put = PutBlob::new(name(text), declassify(text.as_bytes().to_vec(), leak)).encode();
+        assert_eq!(site.send("main/blobs/put", &writer, put).await.status, 200);
+        let shared = shard_protocol::FetchShared::new(name(text)).encode();
+        let reply = site.send("main/blobs/shared", &reader, shared).await;
+        let blob = shard_protocol::Blob::decode(&reply.body, &Limits::default());
+        if text == "backup.0.0" {
+            let refusal = Refusal::decode(&reply.body, &Limits::default()).unwrap();
+            assert_eq!(refusal.code, RefusalCode::UnknownBlob);
+        } else {
+            assert_eq!(blob.unwrap().sealed, text.as_bytes());
+        }
+        let fetch = shard_protocol::FetchBlob::new(name(text)).encode();
+        assert_eq!(site.send("main/blobs/fetch", &reader, fetch).await.status, 403);
     }
 }
 
