@@ -23,10 +23,10 @@ use crate::vault::VaultError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The vault's files.
+    /// The vault.
     #[error(transparent)]
     Vault(#[from] VaultError),
-    /// A vault file opened but its contents make no sense.
+    /// A value of the vault opened but its contents make no sense.
     #[error("the vault's {file} cannot be used: {problem}")]
     Payload {
         /// Which file.

@@ -15,7 +15,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`vault`] | sealed files, transactions, passphrases |
+//! | [`vault`] | sealed values, commits, passphrases |
 //! | `settings`, `model` | what the owner asks for; what is fitted to the documents: basis, split, cells |
 //! | `keys` | every key and every name that the server knows, from one master secret |
 //! | `index` | what the client keeps of every row |
@@ -25,8 +25,8 @@
 //! | `search` | a query's journey |
 //! | `session` | secrets that serve more than one request |
 //! | `transport` | one message and its answer |
-//! | `remote` | a server over the network, publishing, backups (feature `remote`) |
-//! | `payload`, `progress`, `error` | encoding of vault files; how far work has come; [`ClientError`] |
+//! | `remote` | a server over the network, publishing, pulling, backups (feature `remote`) |
+//! | `payload`, `progress`, `error` | encoding of a vault's values; how far work has come; [`ClientError`] |
 //!
 //! # Features
 //!

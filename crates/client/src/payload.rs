@@ -1,4 +1,4 @@
-//! Reading and writing the contents of vault files: little-endian fields under a version.
+//! Reading and writing the contents of a vault's values: little-endian fields under a version.
 
 /// Why the contents of a file make no sense, although its checksum and seal are sound.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]

@@ -6,8 +6,9 @@
 //!   does not know whether its server is in the process or on another continent.
 //! * What concerns the connection (a certificate, a token, a server that is busy) is a
 //!   [`RemoteError`]; what concerns the request comes back as the server's own refusal.
-//! * [`publish`]: brings a server's rows to the state of the vault. [`backup`] and [`restore`]:
-//!   the vault's sealed files, kept on the server.
+//! * [`publish`]: brings a server's rows to the state of the vault. [`pull`]: brings a copy of the
+//!   vault to what is published. [`backup`] and [`restore`]: the vault's sealed values, kept on the
+//!   server.
 //!
 //! # Map
 //!

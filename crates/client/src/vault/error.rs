@@ -72,7 +72,7 @@ pub enum VaultError {
         /// The version this code reads and writes.
         supported: i64,
     },
-    /// The file is shorter than its header or the manifest says.
+    /// The keyring is shorter than its header says.
     #[error("{}: truncated, {actual} of at least {expected} bytes are left; restore it from a backup", .file.display())]
     Truncated {
         /// The file.
