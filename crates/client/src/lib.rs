@@ -38,6 +38,10 @@
 //! No server (this crate never depends on it), no text encoders, no files but the vault's own.
 
 mod canary;
+#[cfg_attr(
+    not(feature = "remote"),
+    allow(dead_code, unused_imports, reason = "copies of a vault meet on a server only")
+)]
 mod collection;
 mod drift;
 mod error;
@@ -53,6 +57,10 @@ mod search;
 mod session;
 mod settings;
 mod transport;
+#[cfg_attr(
+    not(feature = "remote"),
+    allow(dead_code, unused_imports, reason = "copies of a vault meet on a server only")
+)]
 pub mod vault;
 
 pub use collection::{
