@@ -69,7 +69,12 @@ impl Embedded {
         }
         let rows = on_demand.source.rows(&missing)?;
         let collection = CollectionName::default();
-        self.server.hold(&collection, rows).map_err(|error| error.to_string())?;
+        let taken = if held.is_empty() {
+            self.server.hold(&collection, rows)
+        } else {
+            self.server.hold_more(&collection, rows)
+        };
+        taken.map_err(|error| error.to_string())?;
         held.extend(missing);
         Ok(())
     }

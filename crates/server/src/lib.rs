@@ -117,9 +117,26 @@ impl Server {
     /// how an embedded server is filled. Nobody will ask for the MACs of such rows, so they have none,
     /// nor for the commit, whose name is all zeros.
     pub fn hold(&self, collection: &CollectionName, batch: RowBatch) -> Result<(), ServerError> {
+        self.hold_after(None, collection, batch)
+    }
+
+    /// As [`Server::hold`], after rows of the same epoch that it took before.
+    pub(crate) fn hold_more(
+        &self,
+        collection: &CollectionName,
+        batch: RowBatch,
+    ) -> Result<(), ServerError> {
+        self.hold_after(Some(CommitName::default()), collection, batch)
+    }
+
+    fn hold_after(
+        &self,
+        from: Option<CommitName>,
+        collection: &CollectionName,
+        batch: RowBatch,
+    ) -> Result<(), ServerError> {
         let epoch = batch.epoch();
         let (to, revision) = (CommitName::default(), Revision::default());
-        let from = self.rows.describe(collection)?.commit;
         let advance = Advance { from, to, revision, turn: 0 };
         let macs = vec![RowMac([0; 16]); batch.rows().len()];
         self.rows.upsert(collection, &advance, batch, &macs)?;

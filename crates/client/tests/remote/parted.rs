@@ -53,7 +53,7 @@ fn a_copy_that_went_another_way_is_told_so_and_overwrites_nothing() {
         let words = error.to_string();
         assert!(words.contains(&ours.to_string()), "{words}");
         assert!(words.contains(&theirs.to_string()), "{words}");
-        assert_eq!(served.take_seen(), [MessageKind::Describe, MessageKind::FetchBlob]);
+        assert_eq!(served.take_seen(), [MessageKind::Describe, MessageKind::FetchShared]);
     }
     assert!(held(&served) == before, "nothing changed");
     one.add(1);
@@ -136,7 +136,7 @@ fn a_server_whose_pages_never_end_is_found_out() {
         fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, ClientError> {
             match message_kind(&message)? {
                 MessageKind::Describe => Ok(CollectionState::default().encode()),
-                MessageKind::FetchBlob => {
+                MessageKind::FetchShared => {
                     let code = RefusalCode::UnknownBlob;
                     Ok(Refusal { code, text: "none".into() }.encode())
                 }

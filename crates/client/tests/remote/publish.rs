@@ -43,6 +43,7 @@ fn about_rows(seen: Vec<MessageKind>) -> Vec<MessageKind> {
     let blobs = [
         MessageKind::PutBlob,
         MessageKind::FetchBlob,
+        MessageKind::FetchShared,
         MessageKind::DeleteBlob,
         MessageKind::ListBlobs,
     ];
@@ -207,6 +208,6 @@ fn an_outdated_copy_of_the_vault_is_refused_in_words_and_changes_nothing() {
     );
     assert!(matches!(error, ClientError::Behind { .. }), "{error}");
     assert!(error.to_string().contains(&words), "{error}");
-    assert_eq!(served.take_seen(), [MessageKind::Describe, MessageKind::FetchBlob]);
+    assert_eq!(served.take_seen(), [MessageKind::Describe, MessageKind::FetchShared]);
     assert_holds(&served, &owner);
 }
