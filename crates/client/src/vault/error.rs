@@ -14,13 +14,13 @@ use super::secret::UnlockKind;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VaultError {
-    /// [`create`](super::Vault::create) found a vault.
+    /// Where a vault was to be made, there is one.
     #[error("{}: there is already a vault here; open it or choose another directory", .directory.display())]
     AlreadyExists {
         /// The directory asked for.
         directory: PathBuf,
     },
-    /// [`create`](super::Vault::create) found other files.
+    /// Where a vault was to be made, there are other files.
     #[error("{}: the directory is not empty; choose a new or an empty one", .directory.display())]
     NotEmpty {
         /// The directory asked for.

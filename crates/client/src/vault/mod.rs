@@ -11,7 +11,7 @@
 //!   can be searched and nothing else ([`VaultAccess`]). Values that searching needs are sealed under
 //!   a key of the epoch, so an owner's vault and the query vaults of its epoch share them as they are.
 //! - A **commit** is a state of the vault: it has a random name, knows its parent's, and is fixed by
-//!   its sealed **root**, which lists every value by its digest. A [`Transaction`] leads from one commit
+//!   its sealed **root**, which lists every value by its digest. A transaction leads from one commit
 //!   to the next; a kill or a full disk at any moment leaves one whole commit.
 //!
 //! # Several processes

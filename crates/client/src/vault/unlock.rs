@@ -33,7 +33,7 @@ impl PreparedRecovery {
 
 impl Vault {
     /// From now on, `unlock` opens the vault, and what opened it before does not; a recovery code
-    /// stays good. `cost` is as for [`Vault::create`].
+    /// stays good. `cost` is as for [`create_vault`](crate::create_vault).
     ///
     /// # Errors
     /// When `unlock` is empty, too short or a recovery code, another writer is at work, or the disk
