@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::ClientError;
+use crate::index::Index;
 use crate::keys::{KeyOwner, KeySchedule};
 use crate::model::Model;
 use crate::progress::{Progress, Watch};
@@ -114,6 +115,36 @@ pub(crate) fn assign_handle(
         .map(|attempt| keys.row_handle(id, attempt))
         .find(|handle| in_use.insert(*handle))
         .expect("four billion words of an id are not all in use")
+}
+
+/// Fresh handles for ids, of which some had one before: the first of each id's words that nobody
+/// has.
+pub(crate) fn assign_handles(
+    keys: &KeySchedule,
+    ids: &[String],
+    before: &[Option<RowHandle>],
+    first_attempt: u32,
+    index: &Index,
+) -> Vec<RowHandle> {
+    // Two ids share a word about once in 2^64 pairs, so what is wanted is looked for among what is
+    // there, and not the other way round.
+    let mut taken: HashSet<RowHandle> = HashSet::new();
+    loop {
+        let mut in_use = taken.clone();
+        let assigned: Vec<RowHandle> = ids
+            .iter()
+            .zip(before)
+            .map(|(id, before)| assign_handle(keys, id, *before, first_attempt, &mut in_use))
+            .collect();
+        let wanted: HashSet<RowHandle> = assigned.iter().copied().collect();
+        let canaries = index.canaries().iter().map(|canary| canary.handle);
+        let there = index.handles().iter().copied().chain(canaries);
+        let clashes: Vec<RowHandle> = there.filter(|handle| wanted.contains(handle)).collect();
+        if clashes.is_empty() {
+            return assigned;
+        }
+        taken.extend(clashes);
+    }
 }
 
 /// Which of the words of an id its handle is, if it is one of the first so many.

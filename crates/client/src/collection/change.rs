@@ -1,26 +1,26 @@
 //! Rows put and removed, chunk by chunk: what did not change is neither read nor written.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
 use shard_protocol::RowHandle;
 
-use super::chunk::{RoutingRows, RowRecord, decode_vectors, encode_vectors, rows_per_chunk};
+use super::chunk::{RoutingRows, RowRecord, encode_vectors, rows_per_chunk};
+use super::epoch::SPANS_AT_ONCE;
 use super::ingest::Documents;
 #[cfg(feature = "remote")]
 use super::journal::Changes;
 use super::journal::Journal;
-use super::rows::stored_vectors_of;
+use super::rows::{read_vectors, stored_vectors_of, vectors_of};
 use super::{Collection, Names, drift_of, unusable};
 use crate::drift::ModelDrift;
 use crate::error::ClientError;
-use crate::index::{ChunkSpan, Index};
-use crate::keys::KeySchedule;
+use crate::index::ChunkSpan;
 use crate::model::Placed;
 use crate::payload::PayloadError;
-use crate::protect::{assign_handle, own_attempt};
-use crate::vault::{Slot, Snapshot, Transaction};
+use crate::protect::{assign_handles, own_attempt};
+use crate::vault::{Slot, Transaction};
 
 /// A chunk that has fewer than this part of the rows it could have is put together with the one
 /// before it, if both fit.
@@ -441,94 +441,11 @@ pub(super) fn write_chunks(
         transaction.remove(Slot::Vectors(chunk.number))?;
     }
     let routing = |chunk: &&Chunk| (Slot::Routing(chunk.number), chunk.rows.encode());
-    transaction.put_many(&kept, routing, rng)?;
     let vectors =
         |chunk: &&Chunk| (Slot::Vectors(chunk.number), encode_vectors(&chunk.vectors, chunk.width));
-    Ok(transaction.put_many(&kept, vectors, rng)?)
-}
-
-/// The vectors of a chunk.
-pub(super) fn read_vectors(
-    snapshot: &Snapshot,
-    span: &ChunkSpan,
-    width: usize,
-) -> Result<Vec<f32>, ClientError> {
-    let bytes = snapshot.read(Slot::Vectors(span.number))?;
-    let values = decode_vectors(&bytes, width).map_err(unusable("vectors"))?;
-    check_rows(&values, span, width)?;
-    Ok(values)
-}
-
-pub(super) fn check_rows(
-    values: &[f32],
-    span: &ChunkSpan,
-    width: usize,
-) -> Result<(), ClientError> {
-    if values.len() == span.rows as usize * width {
-        return Ok(());
+    for some in kept.chunks(SPANS_AT_ONCE) {
+        transaction.put_many(some, routing, rng)?;
+        transaction.put_many(some, vectors, rng)?;
     }
-    let problem = "its rows are not those of the index".to_owned();
-    Err(unusable("vectors")(PayloadError::Invalid(problem)))
-}
-
-/// The vectors of rows, in their order. Reads the chunks they are in.
-pub(super) fn vectors_of(
-    snapshot: &Snapshot,
-    collection: &Collection,
-    rows: &[u32],
-) -> Result<Vec<f32>, ClientError> {
-    let (index, width) = (&collection.index, collection.model.split().width());
-    // By chunk: which of the rows are in it, and where.
-    let mut wanted: BTreeMap<u32, (ChunkSpan, Vec<(usize, usize)>)> = BTreeMap::new();
-    for (place, &row) in rows.iter().enumerate() {
-        let span = index.chunks()[index.chunk_of(row)];
-        let (_, places) = wanted.entry(span.number).or_insert((span, Vec::new()));
-        places.push((place, (row - span.first) as usize));
-    }
-    let numbers: Vec<u32> = wanted.keys().copied().collect();
-    let mut vectors = vec![0.0; rows.len() * width];
-    // Of a chunk no more is kept than what is wanted.
-    let decode = |number: u32, bytes: &[u8]| {
-        let values = decode_vectors(bytes, width).map_err(unusable("vectors"))?;
-        let (span, places) = &wanted[&number];
-        check_rows(&values, span, width)?;
-        Ok(places.iter().flat_map(|(_, at)| &values[at * width..][..width]).copied().collect())
-    };
-    snapshot.each(Slot::Vectors, &numbers, decode, |number, values: Vec<f32>| {
-        for ((place, _), vector) in wanted[&number].1.iter().zip(values.chunks_exact(width)) {
-            vectors[place * width..][..width].copy_from_slice(vector);
-        }
-        Ok::<_, ClientError>(())
-    })?;
-    Ok(vectors)
-}
-
-/// Fresh handles for ids, of which some had one before: the first of each id's words that nobody
-/// has.
-pub(super) fn assign_handles(
-    keys: &KeySchedule,
-    ids: &[String],
-    before: &[Option<RowHandle>],
-    first_attempt: u32,
-    index: &Index,
-) -> Vec<RowHandle> {
-    // Two ids share a word about once in 2^64 pairs, so what is wanted is looked for among what is
-    // there, and not the other way round.
-    let mut taken: HashSet<RowHandle> = HashSet::new();
-    loop {
-        let mut in_use = taken.clone();
-        let assigned: Vec<RowHandle> = ids
-            .iter()
-            .zip(before)
-            .map(|(id, before)| assign_handle(keys, id, *before, first_attempt, &mut in_use))
-            .collect();
-        let wanted: HashSet<RowHandle> = assigned.iter().copied().collect();
-        let canaries = index.canaries().iter().map(|canary| canary.handle);
-        let there = index.handles().iter().copied().chain(canaries);
-        let clashes: Vec<RowHandle> = there.filter(|handle| wanted.contains(handle)).collect();
-        if clashes.is_empty() {
-            return assigned;
-        }
-        taken.extend(clashes);
-    }
+    Ok(())
 }

@@ -1,17 +1,18 @@
 //! What the server gets of the documents, derived from their vectors; and the vectors themselves.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use shard_geometry::VectorSet;
 use shard_protocol::{Leak, Row, RowBatch, RowHandle, declassify};
 
-use super::change::{check_rows, vectors_of};
 use super::chunk::decode_vectors;
 use super::{Collection, unusable};
 use crate::error::ClientError;
+use crate::index::ChunkSpan;
 use crate::model::Model;
+use crate::payload::PayloadError;
 use crate::progress::{UNWATCHED, Watch};
 use crate::protect::protect;
 use crate::vault::{Slot, Snapshot, Vault, VaultAccess};
@@ -128,6 +129,58 @@ impl DerivedRows {
         rows.extend(canaries.map(|canary| canary.row(keys)));
         Ok(batch(model, rows))
     }
+}
+
+/// The vectors of a chunk.
+pub(super) fn read_vectors(
+    snapshot: &Snapshot,
+    span: &ChunkSpan,
+    width: usize,
+) -> Result<Vec<f32>, ClientError> {
+    let bytes = snapshot.read(Slot::Vectors(span.number))?;
+    let values = decode_vectors(&bytes, width).map_err(unusable("vectors"))?;
+    check_rows(&values, span, width)?;
+    Ok(values)
+}
+
+fn check_rows(values: &[f32], span: &ChunkSpan, width: usize) -> Result<(), ClientError> {
+    if values.len() == span.rows as usize * width {
+        return Ok(());
+    }
+    let problem = "its rows are not those of the index".to_owned();
+    Err(unusable("vectors")(PayloadError::Invalid(problem)))
+}
+
+/// The vectors of rows, in their order. Reads the chunks they are in.
+pub(super) fn vectors_of(
+    snapshot: &Snapshot,
+    collection: &Collection,
+    rows: &[u32],
+) -> Result<Vec<f32>, ClientError> {
+    let (index, width) = (&collection.index, collection.model.split().width());
+    // By chunk: which of the rows are in it, and where.
+    let mut wanted: BTreeMap<u32, (ChunkSpan, Vec<(usize, usize)>)> = BTreeMap::new();
+    for (place, &row) in rows.iter().enumerate() {
+        let span = index.chunks()[index.chunk_of(row)];
+        let (_, places) = wanted.entry(span.number).or_insert((span, Vec::new()));
+        places.push((place, (row - span.first) as usize));
+    }
+    let numbers: Vec<u32> = wanted.keys().copied().collect();
+    let mut vectors = vec![0.0; rows.len() * width];
+    // Of a chunk no more is kept than what is wanted.
+    let decode = |number: u32, bytes: &[u8]| {
+        let values = decode_vectors(bytes, width).map_err(unusable("vectors"))?;
+        let (span, places) = &wanted[&number];
+        check_rows(&values, span, width)?;
+        Ok(places.iter().flat_map(|(_, at)| &values[at * width..][..width]).copied().collect())
+    };
+    snapshot.each(Slot::Vectors, &numbers, decode, |number, values: Vec<f32>| {
+        for ((place, _), vector) in wanted[&number].1.iter().zip(values.chunks_exact(width)) {
+            vectors[place * width..][..width].copy_from_slice(vector);
+        }
+        Ok::<_, ClientError>(())
+    })?;
+    Ok(vectors)
 }
 
 /// The documents' own vectors, as they were ingested, by row.

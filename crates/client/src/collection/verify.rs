@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use shard_geometry::{Cells, VectorSet};
 
-use super::change::read_vectors;
+use super::rows::read_vectors;
 use super::{Collection, drift_of, settings_of, unusable};
 use crate::error::ClientError;
 use crate::payload::PayloadError;

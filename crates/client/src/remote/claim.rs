@@ -5,14 +5,14 @@
 //! bytes that the server keeps for the owner. It guards against a mistyped address, not against
 //! the server, which can forget it, nor against two vaults that begin at the same moment.
 
-use shard_protocol::{BlobName, Leak, Limits, PutBlob, Transport, declassify};
+use shard_protocol::{BlobName, Transport};
 use subtle::ConstantTimeEq;
 
-use super::blobs::fetch;
+use super::blobs::{fetch, put};
 use crate::collection::Collection;
 use crate::error::ClientError;
 use crate::keys::VaultId;
-use crate::transport::{Channel, accepted};
+use crate::transport::Channel;
 
 /// The blob with the id.
 pub(super) const IDENTITY: &str = "vault.id";
@@ -60,11 +60,7 @@ pub fn is_of_vault(
 /// # Errors
 /// When the server refuses or cannot be reached.
 pub(super) fn take(id: VaultId, transport: &dyn Channel) -> Result<(), ClientError> {
-    let message = PutBlob::new(
-        declassify(identity(), Leak::SealedBlobs),
-        declassify(id.0.to_vec(), Leak::SealedBlobs),
-    );
-    accepted(transport, message.encode(), &Limits::default())
+    put(transport, &identity(), id.0.to_vec())
 }
 
 /// Makes the collection this vault's, if it is nobody's; with `replace`, whoever's it is.

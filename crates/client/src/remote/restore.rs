@@ -9,7 +9,7 @@ use super::backup::{BackupError, kept_backups};
 use super::blobs;
 use crate::error::ClientError;
 use crate::progress::{Progress, Watch};
-use crate::vault::{NewVault, Unlock, Vault, check_value};
+use crate::vault::{NewVault, Unlock, Vault, open_value};
 
 /// What a restore did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +66,7 @@ pub fn restore(
     for (&slot, entry) in &root.entries {
         let damaged = || BackupError::Damaged { value: slot.to_string() };
         let sealed = blobs::fetch_value(entry, transport)?.ok_or_else(damaged)?;
-        check_value(&keys, slot, entry, &sealed, directory).map_err(|_| damaged())?;
+        open_value(&keys, slot, entry, &sealed, directory).map_err(|_| damaged())?;
         new.put_sealed(slot, &sealed)?;
         progress.done += u64::from(entry.length);
         if watch(progress).is_break() {

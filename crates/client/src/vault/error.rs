@@ -202,6 +202,14 @@ pub enum VaultError {
         /// Which value.
         value: String,
     },
+    /// A value that is longer than a vault holds.
+    #[error("{}: the value \"{value}\" is longer than a vault can hold; change fewer documents at once", .file.display())]
+    TooLarge {
+        /// The database.
+        file: PathBuf,
+        /// Which value.
+        value: String,
+    },
     /// A value that no root lists.
     #[error("{}: value {id:#x} belongs to no commit; something else has written to the vault", .file.display())]
     Surplus {

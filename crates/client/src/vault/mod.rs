@@ -61,6 +61,7 @@ use std::path::{Path, PathBuf};
 
 use rand_core::CryptoRng;
 use shard_protocol::CommitName;
+use zeroize::Zeroizing;
 
 pub use access::VaultAccess;
 pub use error::VaultError;
@@ -259,20 +260,22 @@ impl Vault {
             }
         };
         let header = RootHeader::decode(bytes).map_err(refused)?;
-        let shared = self.shared_key(header.epoch.as_ref())?;
-        let owner = match self.access() {
-            VaultAccess::Owner => Some(self.owner_key()),
-            VaultAccess::Query => None,
-        };
-        let root = Root::open(bytes, &shared, owner.as_ref()).map_err(refused)?;
+        let keys = self.keys(&header)?;
+        let owner = keys.owner.as_ref().map(|_| self.owner_key());
+        let root = Root::open(bytes, &keys.shared, owner.as_ref()).map_err(refused)?;
         if !root.entries.values().all(|entry| Root::is_possible(entry.length)) {
             return Err(VaultError::Damaged { file });
         }
+        Ok((root, keys))
+    }
+
+    /// The keys of the values of a commit.
+    fn keys(&self, header: &RootHeader) -> Result<Keys, VaultError> {
         let owner = match self.access() {
             VaultAccess::Owner => Some(ValueKey::new(self.keyring.data.expose())),
             VaultAccess::Query => None,
         };
-        Ok((root, Keys { owner, shared }))
+        Ok(Keys { owner, shared: self.shared_key(header.epoch.as_ref())? })
     }
 
     /// What shows that a root is this vault's.
@@ -305,14 +308,10 @@ impl Vault {
     ) -> Result<Vec<CommitName>, VaultError> {
         let slot = Slot::History(number);
         let file = self.database();
-        let broken = || VaultError::SealBroken { file: file.clone(), value: slot.to_string() };
-        if transaction::entry_of(sealed).as_ref() != root.entries.get(&slot) {
-            return Err(broken());
-        }
-        let key = ValueKey::new(self.keyring.data.expose());
-        let names = key.open(slot, sealed).map_err(|_| broken())?;
-        let name = |name: &[u8]| CommitName(name.try_into().expect("16 bytes"));
-        Ok(names.chunks_exact(16).map(name).collect())
+        let Some(entry) = root.entries.get(&slot) else { return Ok(Vec::new()) };
+        let keys = self.keys(&root.header)?;
+        let names = open_value(&keys, slot, entry, sealed, &file)?;
+        Ok(names.map_or_else(Vec::new, |names| snapshot::commit_names(&names)))
     }
 }
 
@@ -323,22 +322,21 @@ impl Snapshot {
     }
 }
 
-/// Whether a sealed value is the one that a root lists, and opens.
-pub(crate) fn check_value(
+/// Opens a sealed value that must be the one that a root lists; `None` where it is for the owner only
+/// and this is a query vault.
+pub(crate) fn open_value(
     keys: &Keys,
     slot: Slot,
     entry: &Entry,
     sealed: &[u8],
     file: &Path,
-) -> Result<(), VaultError> {
+) -> Result<Option<Zeroizing<Vec<u8>>>, VaultError> {
     let broken = || VaultError::SealBroken { file: file.to_owned(), value: slot.to_string() };
-    if transaction::entry_of(sealed) != Some(*entry) {
+    if sealed.len() != entry.length as usize || value::digest_of(sealed) != entry.digest {
         return Err(broken());
     }
-    match keys.of(slot) {
-        Some(key) => key.open(slot, sealed).map(drop).map_err(|_| broken()),
-        None => Ok(()),
-    }
+    let key = keys.of(slot);
+    key.map(|key| key.open(slot, sealed).map_err(|_| broken())).transpose()
 }
 
 fn seal_keyring(

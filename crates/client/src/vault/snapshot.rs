@@ -164,8 +164,7 @@ impl Snapshot {
             return Ok(None);
         }
         let names = self.history(generation / HISTORY_COMMITS)?;
-        let at = (generation % HISTORY_COMMITS) as usize * 16;
-        Ok(names.get(at..at + 16).map(|name| CommitName(name.try_into().expect("16 bytes"))))
+        Ok(names.get((generation % HISTORY_COMMITS) as usize).copied())
     }
 
     /// The names of all commits that led here, from generation 0 on, which has none. Empty in a query
@@ -177,18 +176,15 @@ impl Snapshot {
         let mut names = Vec::new();
         for number in self.root.numbered(Slot::History) {
             names.resize(number as usize * HISTORY_COMMITS as usize, CommitName([0; 16]));
-            let value = self.history(number.into())?;
-            let name = |name: &[u8]| CommitName(name.try_into().expect("16 bytes"));
-            names.extend(value.chunks_exact(16).map(name));
+            names.extend(self.history(number.into())?);
         }
         Ok(names)
     }
 
-    /// Names of commits, one after the other, of which the first is that of generation
-    /// `HISTORY_COMMITS * number`.
-    pub(super) fn history(&self, number: u64) -> Result<Vec<u8>, VaultError> {
+    /// Names of commits, of which the first is that of generation `HISTORY_COMMITS * number`.
+    pub(super) fn history(&self, number: u64) -> Result<Vec<CommitName>, VaultError> {
         let slot = Slot::History(number as u32);
-        if self.contains(slot) { Ok(self.read(slot)?.to_vec()) } else { Ok(Vec::new()) }
+        if self.contains(slot) { Ok(commit_names(&self.read(slot)?)) } else { Ok(Vec::new()) }
     }
 
     /// Opens every value, and looks for values that belong to no commit. Returns how many bytes
@@ -210,4 +206,10 @@ impl Snapshot {
         }
         Ok(bytes)
     }
+}
+
+/// The names in a value of the history, one after the other.
+pub(super) fn commit_names(value: &[u8]) -> Vec<CommitName> {
+    let (names, _) = value.as_chunks();
+    names.iter().copied().map(CommitName).collect()
 }

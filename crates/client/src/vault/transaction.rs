@@ -8,8 +8,8 @@ use super::database::{self, Place};
 use super::error::VaultError;
 use super::root::{Entry, Root, RootHeader};
 use super::snapshot::{HISTORY_COMMITS, Snapshot};
-use super::value::{MAX_VALUE_BYTES, Slot, digest_of, draw_nonce};
-use super::{Vault, check_value};
+use super::value::{MAX_VALUE_BYTES, Slot, draw_nonce};
+use super::{Vault, open_value};
 use crate::keys::SaltedEpoch;
 
 /// A change on its way. Dropped before [`Transaction::commit`], it has changed nothing.
@@ -104,7 +104,10 @@ impl Transaction<'_> {
         };
         let sealed: Result<Vec<_>, VaultError> = items.par_iter().zip(nonces).map(seal).collect();
         for (slot, sealed, digest) in sealed? {
-            assert!(sealed.len() <= MAX_VALUE_BYTES, "a value of {} bytes", sealed.len());
+            if sealed.len() > MAX_VALUE_BYTES {
+                let file = self.before.file.clone();
+                return Err(VaultError::TooLarge { file, value: slot.to_string() });
+            }
             let entry = Entry { digest, length: sealed.len() as u32 };
             self.insert(slot, entry, &sealed)?;
         }
@@ -135,8 +138,9 @@ impl Transaction<'_> {
         let header = &self.next.header;
         let number = header.generation / HISTORY_COMMITS;
         let mut names = self.before.history(number)?;
-        names.resize((header.generation % HISTORY_COMMITS) as usize * 16, 0);
-        names.extend_from_slice(&header.commit.0);
+        names.resize((header.generation % HISTORY_COMMITS) as usize, CommitName::default());
+        names.push(header.commit);
+        let names: Vec<u8> = names.iter().flat_map(|name| name.0).collect();
         self.put(Slot::History(number as u32), &names, rng)?;
         let root = self.next.seal(&self.before.keys.shared, &self.vault.owner_key(), rng);
         self.finish(&root)
@@ -166,7 +170,7 @@ impl Transaction<'_> {
         for (&slot, entry) in target.entries.iter().filter(|(slot, _)| mine(**slot)) {
             if self.next.entries.get(&slot) != Some(entry) {
                 let sealed = fetch(slot, entry)?;
-                check_value(&keys, slot, entry, &sealed, &self.before.file)?;
+                open_value(&keys, slot, entry, &sealed, &self.before.file)?;
                 self.insert(slot, *entry, &sealed)?;
             }
         }
@@ -194,9 +198,4 @@ impl std::fmt::Debug for Transaction<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Transaction({:?})", self.next.header)
     }
-}
-
-/// The entry of a value that somebody else sealed.
-pub(super) fn entry_of(sealed: &[u8]) -> Option<Entry> {
-    Some(Entry { digest: digest_of(sealed), length: u32::try_from(sealed.len()).ok()? })
 }
