@@ -69,7 +69,7 @@ fn in_row_order(ids: &[String], texts: Vec<Text>) -> Result<Vec<Text>> {
 #[cfg(test)]
 mod tests {
     use shard::evaluation::judge;
-    use shard::{FitOptions, SearchOptions, Settings, Unlock, Vault};
+    use shard::{FitOptions, SearchOptions, Settings, Unlock, Vault, exact_scores};
 
     use super::*;
 
@@ -102,11 +102,7 @@ mod tests {
 
     /// All rows by falling dot product, ties by row order; the best hundred.
     fn exact_search<'a>(documents: &'a Documents, query: &[f32]) -> Vec<&'a str> {
-        let dot = |row: &[f32]| -> f64 {
-            row.iter().zip(query).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
-        };
-        let scores: Vec<f64> =
-            documents.vectors().values().chunks(documents.vectors().width()).map(dot).collect();
+        let scores = exact_scores(documents.vectors(), query).unwrap();
         let mut rows: Vec<usize> = (0..scores.len()).collect();
         rows.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
         rows.iter().take(100).map(|&row| documents.ids()[row].as_str()).collect()

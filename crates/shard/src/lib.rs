@@ -76,7 +76,7 @@ pub use shard_client::{
     TuningRecord, UNWATCHED, Verified, Watch, WidthTried,
 };
 pub use shard_geometry::{
-    Cells, CellsError, Pca, Ranked, Split, Transform, VectorError, VectorSet,
+    Cells, CellsError, Pca, Ranked, Split, Transform, VectorError, VectorSet, exact_scores,
 };
 pub use shard_protocol::{
     CellHandle, CollectionName, CommitName, Disclosed, Epoch, Leak, Refusal, RefusalCode, Revision,
