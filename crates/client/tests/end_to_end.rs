@@ -115,9 +115,14 @@ fn every_width_works_end_to_end() {
         let mut rng = ChaCha20Rng::seed_from_u64(width as u64);
         let documents = vectors(&mut rng, 120, width, 1.0);
         let queries = vectors(&mut rng, 2, width, 1.0);
-        // The rotation of a cell takes the cube of the width to draw.
-        let cells = if width < 1000 { 16 } else { 2 };
-        check(&world(&settings(CellCount::Cells(cells)), documents), &queries);
+        // To draw an orthogonal key takes the cube of the width.
+        let (cells, transform) = match width {
+            ..1000 => (16, TransformKind::Orthogonal),
+            ..1500 => (2, TransformKind::Orthogonal),
+            _ => (16, TransformKind::Structured),
+        };
+        let settings = Settings { transform, ..settings(CellCount::Cells(cells)) };
+        check(&world(&settings, documents), &queries);
     }
 }
 
