@@ -59,7 +59,7 @@ impl Ciphertext {
             b[i] = add(v << dropped, 0);
         })?;
         ring.forward_in_place(&mut b);
-        fill_uniform(&mut a, &seed.0, Stream::Uniform(index));
+        fill_uniform(&mut a, &seed.0, Stream::Uniform(index), MODULUS);
         Ok(Pair { c0: b, c1: a })
     }
 }
@@ -98,7 +98,7 @@ fn encrypt(
     // The server gets `a` and `b`. The intermediate values of `b`, `a s` and `-a s + e`, would
     // reveal the secret; they are overwritten in place.
     let (mut a, mut b) = (ring.buffer(), ring.zeroed_buffer());
-    fill_uniform(&mut a, &entropy.public, Stream::Uniform(index));
+    fill_uniform(&mut a, &entropy.public, Stream::Uniform(index), MODULUS);
     ring.multiply_accumulate(&mut b, &a, secret.evaluations());
     ring.inverse_in_place(&mut b);
     dispatch(

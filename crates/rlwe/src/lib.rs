@@ -60,6 +60,7 @@
 //! the query key can solve for the operands it was scored against), no protection of the shape
 //! of a request.
 
+pub mod blind;
 mod buffers;
 mod ciphertext;
 mod evaluate;

@@ -107,12 +107,11 @@ impl Backend {
     }
 
     /// The transform of one degree over another prime below `2^62` that is 1 modulo `2N`.
-    #[cfg(feature = "slots")]
     pub(crate) fn build_over(self, degree: RingDegree, prime: u64) -> Box<dyn Ntt> {
         match self {
             #[cfg(feature = "tfhe")]
             Self::Tfhe => Box::new(TfheNtt::over(degree, prime)),
-            Self::Portable => Box::new(PortableNtt::over(degree, prime)),
+            Self::Portable => Box::new(PortableNtt::over(degree.coefficients(), prime)),
         }
     }
 }

@@ -23,7 +23,8 @@ use crate::simd::dispatch;
 ///
 /// Neither way branches on a value or indexes by one: secrets pass through this transform.
 pub struct PortableNtt {
-    degree: RingDegree,
+    /// How many values it transforms.
+    points: usize,
     kernel: Kernel,
 }
 
@@ -31,32 +32,41 @@ pub struct PortableNtt {
 enum Kernel {
     /// 64-bit integers, one value at a time: every CPU, every prime.
     Integer(integer::Tables),
-    /// Fused multiply-add on doubles, many values at a time, over [`MODULUS`] only: a third of
+    /// Fused multiply-add on doubles, many values at a time, over primes below `2^50`: a third of
     /// the time where the CPU has it in its vector unit.
     Fused(fused::Tables),
 }
 
 impl PortableNtt {
-    /// The transform of one degree, with the fastest arithmetic of this machine.
+    /// The transform of one degree over [`MODULUS`].
     pub fn new(degree: RingDegree) -> Self {
-        if has_fused_lanes() { Self::fused(degree) } else { Self::over(degree, MODULUS) }
+        Self::over(degree.coefficients(), MODULUS)
     }
 
-    /// The transform over any prime below `2^62` that is 1 modulo `2N`, in integers.
-    pub(crate) fn over(degree: RingDegree, prime: u64) -> Self {
-        let tables = integer::Tables::new(&Roots::new(degree.coefficients(), prime));
-        Self { degree, kernel: Kernel::Integer(tables) }
+    /// The transform of a power of two of points over any prime below `2^62` that is 1 modulo
+    /// twice as many, with the fastest arithmetic of this machine.
+    pub(crate) fn over(points: usize, prime: u64) -> Self {
+        if points >= fused::LEAST_POINTS && prime < 1 << 50 && has_fused_lanes() {
+            Self::fused(points, prime)
+        } else {
+            Self::integer(points, prime)
+        }
     }
 
-    fn fused(degree: RingDegree) -> Self {
-        let tables = fused::Tables::new(&Roots::new(degree.coefficients(), MODULUS));
-        Self { degree, kernel: Kernel::Fused(tables) }
+    fn integer(points: usize, prime: u64) -> Self {
+        let tables = integer::Tables::new(&Roots::new(points, prime));
+        Self { points, kernel: Kernel::Integer(tables) }
+    }
+
+    fn fused(points: usize, prime: u64) -> Self {
+        let tables = fused::Tables::new(&Roots::new(points, prime));
+        Self { points, kernel: Kernel::Fused(tables) }
     }
 
     /// # Panics
     /// When the buffer is not of the transform's degree; the ring passes no other.
     fn check(&self, values: &[u64]) {
-        assert_eq!(values.len(), self.degree.coefficients(), "a buffer of N values");
+        assert_eq!(values.len(), self.points, "a buffer of N values");
     }
 }
 
@@ -88,9 +98,9 @@ impl Ntt for PortableNtt {
             Kernel::Integer(tables) => {
                 integer::multiply_accumulate(accumulator, left, right, tables);
             }
-            Kernel::Fused(_) => dispatch(
+            Kernel::Fused(tables) => dispatch(
                 #[inline(always)]
-                || fused::multiply_accumulate(accumulator, left, right),
+                || fused::multiply_accumulate(accumulator, left, right, tables),
             ),
         }
     }

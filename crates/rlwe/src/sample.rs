@@ -5,10 +5,10 @@
 //! the same words for two purposes.
 
 use aes::Aes256;
-use ctr::cipher::{KeyIvInit, StreamCipher};
+use ctr::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use crate::parameters::{MODULUS, MODULUS_BITS, RingDegree};
+use crate::parameters::{MODULUS, RingDegree};
 use crate::ring::{Evaluations, Poly, add, reduce_signed};
 use crate::simd::dispatch;
 
@@ -66,6 +66,10 @@ pub(crate) enum Stream {
     MergeUniform(u32),
     /// The error of merge-key polynomial number `i`.
     MergeError(u32),
+    /// Ternary secret number `i` of several.
+    Trits(u32),
+    /// Words that say how the terms of check number `i` are turned.
+    Turns(u32),
 }
 
 /// AES-256-CTR words of one stream.
@@ -79,11 +83,18 @@ impl Expander {
             Stream::Error(index) => (3, index),
             Stream::MergeUniform(index) => (4, index),
             Stream::MergeError(index) => (5, index),
+            Stream::Trits(index) => (6, index),
+            Stream::Turns(index) => (7, index),
         };
         let mut block = [0_u8; 16]; // purpose, index, then a 64-bit block counter from zero
         block[..4].copy_from_slice(&purpose.to_be_bytes());
         block[4..8].copy_from_slice(&index.to_be_bytes());
         Self(ctr::Ctr128BE::new(key.into(), &block.into()))
+    }
+
+    /// Leaves words out.
+    fn skip(&mut self, words: usize) {
+        self.0.seek(words as u64 * 8);
     }
 
     /// Calls `sink(values, words)` for each run of values with as many of the next words. Words
@@ -106,38 +117,39 @@ const RUN: usize = 256;
 /// the transform, so the transform is saved. Words at or above `q` are skipped.
 pub(crate) fn uniform(degree: RingDegree, seed: &[u8; 32], stream: Stream) -> Poly<Evaluations> {
     let mut poly = Poly::zero(degree);
-    fill_uniform(poly.values_mut(), seed, stream);
+    fill_uniform(poly.values_mut(), seed, stream, MODULUS);
     poly
 }
 
-/// [`uniform`] into existing memory.
-pub(crate) fn fill_uniform(values: &mut [u64], seed: &[u8; 32], stream: Stream) {
+/// [`uniform`] into existing memory, for any prime.
+pub(crate) fn fill_uniform(values: &mut [u64], seed: &[u8; 32], stream: Stream, modulus: u64) {
     let mut expander = Expander::new(seed, stream);
-    let mut reduced = draw_candidates(&mut expander, values);
+    let mut reduced = draw_candidates(&mut expander, values, modulus);
     let mut kept = 0;
     while !reduced {
         // Rare, one polynomial in 250,000: skip the words above `q` and draw as many more.
         let first = kept;
         for at in first..values.len() {
-            if values[at] < MODULUS {
+            if values[at] < modulus {
                 values.swap(kept, at);
                 kept += 1;
             }
         }
-        reduced = draw_candidates(&mut expander, &mut values[kept..]);
+        reduced = draw_candidates(&mut expander, &mut values[kept..], modulus);
     }
 }
 
 /// The next words cut to the bits of `q`; whether all are below it.
-fn draw_candidates(expander: &mut Expander, values: &mut [u64]) -> bool {
+fn draw_candidates(expander: &mut Expander, values: &mut [u64], modulus: u64) -> bool {
     let mut reduced = true;
+    let unused = modulus.leading_zeros();
     expander.fill(values, |values, words| {
         dispatch(
             #[inline(always)]
             || {
                 for (value, word) in values.iter_mut().zip(words) {
-                    *value = u64::from_le_bytes(*word) >> (64 - MODULUS_BITS);
-                    reduced &= *value < MODULUS;
+                    *value = u64::from_le_bytes(*word) >> unused;
+                    reduced &= *value < modulus;
                 }
             },
         );
@@ -159,8 +171,23 @@ pub(crate) fn ternary(degree: RingDegree, key: &[u8; 32]) -> Zeroizing<Vec<i8>> 
 
 /// Adds a centred binomial error to reduced coefficients in place.
 pub(crate) fn add_error(values: &mut [u64], key: &[u8; 32], stream: Stream) {
+    each_error(values, key, stream, 0, |value, error| *value = add(*value, reduce_signed(error)));
+}
+
+/// Hands every value its centred binomial error: to `values[k]` goes number `first + k` of the
+/// stream, so that a part of a polynomial's errors can be had without the rest.
+#[inline(always)]
+pub(crate) fn each_error<T>(
+    values: &mut [T],
+    key: &[u8; 32],
+    stream: Stream,
+    first: usize,
+    sink: impl Fn(&mut T, i64),
+) {
     let mask = (1_u64 << ETA) - 1;
-    Expander::new(key, stream).fill(values, |values, words| {
+    let mut expander = Expander::new(key, stream);
+    expander.skip(first);
+    expander.fill(values, |values, words| {
         dispatch(
             #[inline(always)]
             || {
@@ -168,11 +195,57 @@ pub(crate) fn add_error(values: &mut [u64], key: &[u8; 32], stream: Stream) {
                     let word = u64::from_le_bytes(*word);
                     let ones = (word & mask).count_ones() as i64;
                     let zeros = ((word >> ETA) & mask).count_ones() as i64;
-                    *value = add(*value, reduce_signed(ones - zeros));
+                    sink(value, ones - zeros);
                 }
             },
         );
     });
+}
+
+/// The first words of a stream.
+pub(crate) fn fill_words(values: &mut [u64], key: &[u8; 32], stream: Stream) {
+    fill_words_from(values, key, stream, 0);
+}
+
+/// One word of a stream, by its number.
+pub(crate) fn word_at(key: &[u8; 32], stream: Stream, number: usize) -> u64 {
+    let mut word = [0];
+    fill_words_from(&mut word, key, stream, number);
+    word[0]
+}
+
+fn fill_words_from(values: &mut [u64], key: &[u8; 32], stream: Stream, first: usize) {
+    let mut expander = Expander::new(key, stream);
+    expander.skip(first);
+    expander.fill(values, |values, words| {
+        values.iter_mut().zip(words).for_each(|(value, word)| *value = u64::from_le_bytes(*word));
+    });
+}
+
+/// Trits that one byte gives: `3^5 = 243`.
+const TRITS: usize = 5;
+
+/// Uniform values in `{-1, 0, 1}`, five of each byte below 243; other bytes are skipped. A fortieth
+/// of the words that [`ternary`] takes. What is skipped says nothing of what is kept, and the digits
+/// are found without a branch or a table.
+pub(crate) fn fill_trits(values: &mut [i8], key: &[u8; 32], stream: Stream) {
+    let mut expander = Expander::new(key, stream);
+    let mut bytes = Zeroizing::new([0_u8; 512]);
+    let mut filled = 0;
+    while filled < values.len() {
+        bytes.fill(0);
+        expander.0.apply_keystream(&mut bytes[..]);
+        for &byte in bytes.iter().filter(|&&byte| byte < 243) {
+            let mut rest = u32::from(byte);
+            let upper = values.len().min(filled + TRITS);
+            for value in &mut values[filled..upper] {
+                let third = (rest * 171) >> 9; // floor(rest / 3) below 512
+                *value = (rest - 3 * third) as i8 - 1;
+                rest = third;
+            }
+            filled = upper;
+        }
+    }
 }
 
 impl std::fmt::Debug for Entropy {

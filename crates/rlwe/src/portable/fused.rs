@@ -22,13 +22,24 @@
 //! copy of a secret to wipe.
 
 use super::Roots;
-use crate::parameters::MODULUS;
 
-const Q: f64 = MODULUS as f64;
-const RECIPROCAL: f64 = 1.0 / Q;
+/// A prime below `2^50`.
+#[derive(Clone, Copy)]
+pub(super) struct Prime {
+    q: f64,
+    reciprocal: f64,
+}
+
+impl Prime {
+    fn new(prime: u64) -> Self {
+        Self { q: prime as f64, reciprocal: 1.0 / prime as f64 }
+    }
+}
 
 /// Values in one step of a loop: a register of AVX-512, two of AVX2, four of NEON.
 const LANES: usize = 8;
+/// The last stages take squares of values.
+pub(super) const LEAST_POINTS: usize = LANES * LANES;
 type Lanes = [u64; LANES];
 /// Eight rows of eight values, which the last stages transpose.
 type Square = [Lanes; LANES];
@@ -44,46 +55,47 @@ fn load(value: u64) -> u64 {
 
 /// The residue in `[0, q)` of a double below `8q` in magnitude.
 #[inline(always)]
-fn store(value: f64) -> u64 {
-    let centred = reduce(value);
-    let residue = if centred < 0.0 { centred + Q } else { centred };
+fn store(value: f64, prime: Prime) -> u64 {
+    let centred = reduce(value, prime);
+    let residue = if centred < 0.0 { centred + prime.q } else { centred };
     (residue + UNIT).to_bits() ^ UNIT.to_bits()
 }
 
 /// `a - round(a / q) q`, at most `q / 2` in magnitude.
 #[inline(always)]
-fn reduce(a: f64) -> f64 {
-    (a * RECIPROCAL).round_ties_even().mul_add(-Q, a)
+fn reduce(a: f64, prime: Prime) -> f64 {
+    (a * prime.reciprocal).round_ties_even().mul_add(-prime.q, a)
 }
 
 /// A number congruent to `a w`, as above.
 #[inline(always)]
-fn multiply(a: f64, w: f64) -> f64 {
+fn multiply(a: f64, w: f64, prime: Prime) -> f64 {
     let high = a * w;
     let low = a.mul_add(w, -high);
-    let quotient = (high * RECIPROCAL).round_ties_even();
-    quotient.mul_add(-Q, high) + low
+    let quotient = (high * prime.reciprocal).round_ties_even();
+    quotient.mul_add(-prime.q, high) + low
 }
 
 /// `(x, y) -> (x + w y, x - w y)`, with `x` reduced first or not.
 #[inline(always)]
-fn forward_butterfly<const REDUCE: bool>(x: u64, y: u64, w: f64) -> (u64, u64) {
+fn forward_butterfly<const REDUCE: bool>(x: u64, y: u64, w: f64, prime: Prime) -> (u64, u64) {
     let a = f64::from_bits(x);
-    let a = if REDUCE { reduce(a) } else { a };
-    let b = multiply(f64::from_bits(y), w);
+    let a = if REDUCE { reduce(a, prime) } else { a };
+    let b = multiply(f64::from_bits(y), w, prime);
     ((a + b).to_bits(), (a - b).to_bits())
 }
 
 /// `(x, y) -> (x + y, w (x - y))`, with the sum reduced or not.
 #[inline(always)]
-fn inverse_butterfly<const REDUCE: bool>(x: u64, y: u64, w: f64) -> (u64, u64) {
+fn inverse_butterfly<const REDUCE: bool>(x: u64, y: u64, w: f64, prime: Prime) -> (u64, u64) {
     let (a, b) = (f64::from_bits(x), f64::from_bits(y));
-    let sum = if REDUCE { reduce(a + b) } else { a + b };
-    (sum.to_bits(), multiply(a - b, w).to_bits())
+    let sum = if REDUCE { reduce(a + b, prime) } else { a + b };
+    (sum.to_bits(), multiply(a - b, w, prime).to_bits())
 }
 
 /// The roots of a degree, centred, in the order of [`Roots`].
 pub(super) struct Tables {
+    prime: Prime,
     forward: Vec<f64>,
     forward_ends: Vec<End>,
     inverse: Vec<f64>,
@@ -94,9 +106,11 @@ pub(super) struct Tables {
 
 impl Tables {
     pub(super) fn new(roots: &Roots) -> Self {
+        let centred = |residue| centred(residue, roots.modulus);
         let table = |roots: &[u64]| roots.iter().copied().map(centred).collect::<Vec<_>>();
         let (forward, inverse) = (table(&roots.forward), table(&roots.inverse));
         Self {
+            prime: Prime::new(roots.modulus),
             forward_ends: End::all(&forward),
             inverse_ends: End::all(&inverse),
             forward,
@@ -108,10 +122,9 @@ impl Tables {
 }
 
 /// The representative of a residue between `-q / 2` and `q / 2`.
-fn centred(residue: u64) -> f64 {
-    let residue = residue as i64;
-    let representative =
-        if residue > MODULUS as i64 / 2 { residue - MODULUS as i64 } else { residue };
+fn centred(residue: u64, prime: u64) -> f64 {
+    let (residue, prime) = (residue as i64, prime as i64);
+    let representative = if residue > prime / 2 { residue - prime } else { residue };
     representative as f64
 }
 
@@ -147,11 +160,12 @@ fn lanes(
     x: Lanes,
     y: Lanes,
     w: &[f64; LANES],
-    butterfly: &impl Fn(u64, u64, f64) -> (u64, u64),
+    prime: Prime,
+    butterfly: &impl Fn(u64, u64, f64, Prime) -> (u64, u64),
 ) -> (Lanes, Lanes) {
     let (mut top, mut bottom) = ([0; LANES], [0; LANES]);
     for l in 0..LANES {
-        (top[l], bottom[l]) = butterfly(x[l], y[l], w[l]);
+        (top[l], bottom[l]) = butterfly(x[l], y[l], w[l], prime);
     }
     (top, bottom)
 }
@@ -162,14 +176,15 @@ fn stage(
     values: &mut [u64],
     table: &[f64],
     size: usize,
-    butterfly: impl Fn(u64, u64, f64) -> (u64, u64),
+    prime: Prime,
+    butterfly: impl Fn(u64, u64, f64, Prime) -> (u64, u64),
 ) {
     let roots = &table[values.len() / size..];
     for (block, &w) in values.chunks_exact_mut(size).zip(roots) {
         let (low, high) = block.split_at_mut(size / 2);
         let (low, high) = (low.as_chunks_mut().0, high.as_chunks_mut().0);
         for (x, y) in low.iter_mut().zip(high) {
-            (*x, *y) = lanes(*x, *y, &[w; LANES], &butterfly);
+            (*x, *y) = lanes(*x, *y, &[w; LANES], prime, &butterfly);
         }
     }
 }
@@ -180,11 +195,12 @@ fn rows(
     square: &mut Square,
     pairs: [(usize, &[f64; LANES]); 4],
     distance: usize,
-    butterfly: impl Fn(u64, u64, f64) -> (u64, u64),
+    prime: Prime,
+    butterfly: impl Fn(u64, u64, f64, Prime) -> (u64, u64),
 ) {
     for (x, w) in pairs {
         let y = x + distance;
-        (square[x], square[y]) = lanes(square[x], square[y], w, &butterfly);
+        (square[x], square[y]) = lanes(square[x], square[y], w, prime, &butterfly);
     }
 }
 
@@ -213,14 +229,15 @@ fn pairs(end: &End) -> [[(usize, &[f64; LANES]); 4]; 3] {
 /// Coefficients to evaluations.
 #[inline(always)]
 pub(super) fn forward(values: &mut [u64], tables: &Tables) {
+    let prime = tables.prime;
     values.iter_mut().for_each(|v| *v = load(*v));
     let mut size = values.len();
     let mut stages = 0;
     while size > LANES {
         if stages % 4 == 3 {
-            stage(values, &tables.forward, size, forward_butterfly::<true>);
+            stage(values, &tables.forward, size, prime, forward_butterfly::<true>);
         } else {
-            stage(values, &tables.forward, size, forward_butterfly::<false>);
+            stage(values, &tables.forward, size, prime, forward_butterfly::<false>);
         }
         size /= 2;
         stages += 1;
@@ -229,16 +246,17 @@ pub(super) fn forward(values: &mut [u64], tables: &Tables) {
     for (square, end) in squares.iter_mut().zip(&tables.forward_ends) {
         let mut transposed = transpose(square);
         let [eights, fours, twos] = pairs(end);
-        rows(&mut transposed, eights, 4, forward_butterfly::<true>);
-        rows(&mut transposed, fours, 2, forward_butterfly::<false>);
+        rows(&mut transposed, eights, 4, prime, forward_butterfly::<true>);
+        rows(&mut transposed, fours, 2, prime, forward_butterfly::<false>);
         rows(
             &mut transposed,
             twos,
             1,
+            prime,
             #[inline(always)]
-            |x, y, w| {
-                let (x, y) = forward_butterfly::<false>(x, y, w);
-                (store(f64::from_bits(x)), store(f64::from_bits(y)))
+            |x, y, w, prime| {
+                let (x, y) = forward_butterfly::<false>(x, y, w, prime);
+                (store(f64::from_bits(x), prime), store(f64::from_bits(y), prime))
             },
         );
         *square = transpose(&transposed);
@@ -248,6 +266,7 @@ pub(super) fn forward(values: &mut [u64], tables: &Tables) {
 /// Evaluations to coefficients.
 #[inline(always)]
 pub(super) fn inverse(values: &mut [u64], tables: &Tables) {
+    let prime = tables.prime;
     let squares = values.as_chunks_mut().0.as_chunks_mut().0;
     for (square, end) in squares.iter_mut().zip(&tables.inverse_ends) {
         let mut transposed = transpose(square);
@@ -256,20 +275,21 @@ pub(super) fn inverse(values: &mut [u64], tables: &Tables) {
             &mut transposed,
             twos,
             1,
+            prime,
             #[inline(always)]
-            |x, y, w| inverse_butterfly::<false>(load(x), load(y), w),
+            |x, y, w, prime| inverse_butterfly::<false>(load(x), load(y), w, prime),
         );
-        rows(&mut transposed, fours, 2, inverse_butterfly::<true>);
-        rows(&mut transposed, eights, 4, inverse_butterfly::<false>);
+        rows(&mut transposed, fours, 2, prime, inverse_butterfly::<true>);
+        rows(&mut transposed, eights, 4, prime, inverse_butterfly::<false>);
         *square = transpose(&transposed);
     }
     let mut size = 2 * LANES;
     let mut stages = 3;
     while size < values.len() {
         if stages % 2 == 1 {
-            stage(values, &tables.inverse, size, inverse_butterfly::<true>);
+            stage(values, &tables.inverse, size, prime, inverse_butterfly::<true>);
         } else {
-            stage(values, &tables.inverse, size, inverse_butterfly::<false>);
+            stage(values, &tables.inverse, size, prime, inverse_butterfly::<false>);
         }
         size *= 2;
         stages += 1;
@@ -277,17 +297,23 @@ pub(super) fn inverse(values: &mut [u64], tables: &Tables) {
     let (low, high) = values.split_at_mut(size / 2);
     for (x, y) in low.iter_mut().zip(high) {
         let (a, b) = (f64::from_bits(*x), f64::from_bits(*y));
-        *x = store(multiply(a + b, tables.normalisation));
-        *y = store(multiply(a - b, tables.last_inverse));
+        *x = store(multiply(a + b, tables.normalisation, prime), prime);
+        *y = store(multiply(a - b, tables.last_inverse, prime), prime);
     }
 }
 
 /// `accumulator += left * right`. Both factors are in `[0, q)`, so `|r| < 7 q / 8` by the bound
 /// above, and the sum is below `2q`.
 #[inline(always)]
-pub(super) fn multiply_accumulate(accumulator: &mut [u64], left: &[u64], right: &[u64]) {
+pub(super) fn multiply_accumulate(
+    accumulator: &mut [u64],
+    left: &[u64],
+    right: &[u64],
+    tables: &Tables,
+) {
+    let prime = tables.prime;
     let double = |value: u64| f64::from_bits(load(value));
     for ((sum, &a), &b) in accumulator.iter_mut().zip(left).zip(right) {
-        *sum = store(multiply(double(a), double(b)) + double(*sum));
+        *sum = store(multiply(double(a), double(b), prime) + double(*sum), prime);
     }
 }

@@ -8,8 +8,7 @@ use crate::prime::power;
 const DEGREES: [usize; 10] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768];
 
 fn kernels(n: usize) -> [PortableNtt; 2] {
-    let degree = RingDegree::new(n).unwrap();
-    [PortableNtt::over(degree, MODULUS), PortableNtt::fused(degree)]
+    [PortableNtt::integer(n, MODULUS), PortableNtt::fused(n, MODULUS)]
 }
 
 /// Well-mixed residues.

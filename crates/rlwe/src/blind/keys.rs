@@ -1,0 +1,126 @@
+//! The keys of an epoch: what all blocks and queries have in common.
+
+use hkdf::{Hkdf, HkdfExtract};
+use sha2::Sha256;
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+
+use super::kernel::Fold;
+use super::modulus::{DEGREE, MODULUS, inverse_of, transform};
+use super::shape::Shape;
+use crate::sample::{Stream, fill_uniform};
+
+/// Secrets that hide a block.
+pub(super) const BLOCK_RANK: usize = 2;
+
+/// The secret of an epoch of a collection, from which everything else derives. Wiped on drop, prints
+/// redacted, cannot be compared.
+#[derive(ZeroizeOnDrop)]
+pub struct EpochKey([u8; 32]);
+
+impl EpochKey {
+    /// The key of 32 secret bytes that serve nothing else.
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// A key for one purpose.
+    fn derive(&self, purpose: &str) -> Zeroizing<[u8; 32]> {
+        let hkdf = Hkdf::<Sha256>::from_prk(&self.0).expect("32 bytes are long enough");
+        let mut key = Zeroizing::new([0; 32]);
+        hkdf.expand(purpose.as_bytes(), &mut *key).expect("32 bytes are short enough");
+        key
+    }
+}
+
+impl std::fmt::Debug for EpochKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EpochKey(..)")
+    }
+}
+
+/// HMAC-SHA-256 over parts that are given one after the other; extraction of HKDF is that.
+pub(super) struct Prf(HkdfExtract<Sha256>);
+
+impl Prf {
+    pub(super) fn new(key: &[u8; 32]) -> Self {
+        Self(HkdfExtract::new(Some(key)))
+    }
+
+    pub(super) fn input(&mut self, bytes: &[u8]) {
+        self.0.input_ikm(bytes);
+    }
+
+    pub(super) fn number(&mut self, number: u64) {
+        self.input(&number.to_le_bytes());
+    }
+
+    pub(super) fn finish(self) -> [u8; 32] {
+        self.0.finalize().0.into()
+    }
+}
+
+/// Everything that is common to the blocks and queries of an epoch, expanded.
+pub struct Keys {
+    pub(super) shape: Shape,
+    pub(super) fold: Fold,
+    /// Keys the tags of blocks.
+    pub(super) tag_key: Zeroizing<[u8; 32]>,
+    /// Keys the turns of checks.
+    pub(super) turn_key: Zeroizing<[u8; 32]>,
+    /// Keys the tags of checks.
+    pub(super) check_key: Zeroizing<[u8; 32]>,
+    /// `a[t]`, `a'[t]`, as evaluations.
+    pub(super) block_matrix: [Vec<Vec<u64>>; BLOCK_RANK],
+    /// `a2[t]`, and `a2'[t]` at rank two.
+    pub(super) query_matrix: Vec<Vec<Vec<u64>>>,
+}
+
+impl Keys {
+    /// Expands the key of an epoch.
+    pub fn expand(key: &EpochKey, shape: Shape) -> Self {
+        let matrix = |purpose: String| {
+            let seed = key.derive(&purpose);
+            let column = |t: usize| {
+                let mut values = vec![0; DEGREE];
+                fill_uniform(&mut values, &seed, Stream::Uniform(t as u32), MODULUS);
+                values
+            };
+            (0..shape.tiles()).map(column).collect::<Vec<_>>()
+        };
+        Self {
+            shape,
+            fold: Fold::to(shape.rows_per_block()),
+            tag_key: key.derive("block tags"),
+            turn_key: key.derive("check turns"),
+            check_key: key.derive("check tags"),
+            block_matrix: std::array::from_fn(|secret| matrix(format!("block matrix {secret}"))),
+            query_matrix: (0..shape.query_rank().secrets())
+                .map(|secret| matrix(format!("query matrix {secret}")))
+                .collect(),
+        }
+    }
+
+    /// How rows lie in blocks.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// `w^-1`, by which factors are divided.
+    pub(super) fn unfold(&self) -> u64 {
+        inverse_of(self.shape.tile())
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        self.block_matrix.iter_mut().chain(&mut self.query_matrix).for_each(Zeroize::zeroize);
+    }
+}
+
+/// A polynomial of small coefficients as evaluations.
+pub(super) fn evaluations(coefficients: impl Iterator<Item = i64>, out: &mut [u64]) {
+    for (value, coefficient) in out.iter_mut().zip(coefficients) {
+        *value = super::modulus::reduce_signed(coefficient);
+    }
+    transform().forward(out);
+}
