@@ -100,14 +100,22 @@ impl Expander {
     /// Calls `sink(values, words)` for each run of values with as many of the next words. Words
     /// stay in a small buffer that is wiped at the end.
     fn fill<T>(&mut self, values: &mut [T], mut sink: impl FnMut(&mut [T], &[[u8; 8]])) {
-        let mut bytes = Zeroizing::new([0_u8; RUN * 8]);
+        let mut bytes = [0_u8; RUN * 8];
         for run in values.chunks_mut(RUN) {
             let bytes = &mut bytes[..run.len() * 8];
             bytes.fill(0);
             self.0.apply_keystream(bytes);
             sink(run, bytes.as_chunks().0);
         }
+        wipe(&mut bytes[..values.len().min(RUN) * 8]);
     }
+}
+
+/// Overwrites memory that is about to go. Much faster than one volatile write per byte; that the
+/// writes happen is what `black_box` is for.
+pub(crate) fn wipe<T: Copy + Default>(values: &mut [T]) {
+    values.fill(T::default());
+    std::hint::black_box(values);
 }
 
 /// Words expanded at once: enough to keep the cipher's pipeline full, few enough for the cache.
@@ -227,25 +235,39 @@ const TRITS: usize = 5;
 
 /// Uniform values in `{-1, 0, 1}`, five of each byte below 243; other bytes are skipped. A fortieth
 /// of the words that [`ternary`] takes. What is skipped says nothing of what is kept, and the digits
-/// are found without a branch or a table.
+/// are found without a branch or a table: value `k n + i` is digit `k` of byte `i`, where `n` bytes
+/// are enough for all.
+///
+/// # Panics
+/// For more values than a ring has coefficients.
 pub(crate) fn fill_trits(values: &mut [i8], key: &[u8; 32], stream: Stream) {
+    const MOST: usize = 32_768_usize.div_ceil(TRITS);
+    let count = values.len().div_ceil(TRITS);
     let mut expander = Expander::new(key, stream);
-    let mut bytes = Zeroizing::new([0_u8; 512]);
+    let (mut drawn, mut kept) = ([0_u8; 512], [0_u8; MOST + 1]);
     let mut filled = 0;
-    while filled < values.len() {
-        bytes.fill(0);
-        expander.0.apply_keystream(&mut bytes[..]);
-        for &byte in bytes.iter().filter(|&&byte| byte < 243) {
-            let mut rest = u32::from(byte);
-            let upper = values.len().min(filled + TRITS);
-            for value in &mut values[filled..upper] {
-                let third = (rest * 171) >> 9; // floor(rest / 3) below 512
-                *value = (rest - 3 * third) as i8 - 1;
-                rest = third;
-            }
-            filled = upper;
+    while filled < count {
+        drawn.fill(0);
+        expander.0.apply_keystream(&mut drawn);
+        for &byte in &drawn {
+            kept[filled] = byte;
+            filled += usize::from(byte < 243 && filled < count);
         }
     }
+    for digits in values.chunks_mut(count) {
+        dispatch(
+            #[inline(always)]
+            || {
+                for (value, byte) in digits.iter_mut().zip(&mut kept) {
+                    let third = ((u16::from(*byte) * 171) >> 9) as u8; // floor(byte / 3)
+                    *value = (*byte - 3 * third) as i8 - 1;
+                    *byte = third;
+                }
+            },
+        );
+    }
+    wipe(&mut drawn);
+    wipe(&mut kept[..count]);
 }
 
 impl std::fmt::Debug for Entropy {
@@ -289,6 +311,24 @@ mod tests {
             let share = secret.iter().filter(|&&v| v == wanted).count() as f64 / 32_768.0;
             assert!((share - 1.0 / 3.0).abs() < 0.015, "{wanted}: {share}");
         }
+    }
+
+    #[test]
+    fn trits_take_each_value_a_third_of_the_time_wherever_they_are() {
+        let mut trits = vec![0; 2048 * 16];
+        for (run, trits) in trits.chunks_mut(2048).enumerate() {
+            fill_trits(trits, &[9; 32], Stream::Trits(run as u32));
+        }
+        for part in trits.chunks(2048 * 4) {
+            for wanted in [-1, 0, 1] {
+                let share = part.iter().filter(|&&v| v == wanted).count() as f64 / 8192.0;
+                assert!((share - 1.0 / 3.0).abs() < 0.03, "{wanted}: {share}");
+            }
+        }
+        let (mut one, mut other) = ([0; 7], [0; 7]);
+        fill_trits(&mut one, &[1; 32], Stream::Trits(0));
+        fill_trits(&mut other, &[2; 32], Stream::Trits(0));
+        assert_ne!(one, other);
     }
 
     #[test]

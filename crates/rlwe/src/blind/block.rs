@@ -3,13 +3,13 @@
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::keys::{BLOCK_RANK, Keys, Prf, evaluations};
+use super::keys::{BLOCK_RANK, Keys, Prf, ternary_secret};
 use super::modulus::{DEGREE, MODULUS, Switch, centred, reduce_signed, subtract, transform};
 use super::scale::Grid;
 use super::shape::HINT_BITS;
 use super::words::Block;
 use crate::pack::{PackError, pack, packed_len, unpack};
-use crate::sample::{Stream, each_error, fill_trits};
+use crate::sample::{Stream, each_error};
 
 /// Largest magnitude of an encoded coordinate: less than half a step of the modulus away from
 /// wrapping, and more than any scale gives.
@@ -216,13 +216,7 @@ impl Keys {
 
     /// `s`, `s'` as evaluations.
     fn secrets(&self, tag: &Tag) -> [Zeroizing<Vec<u64>>; BLOCK_RANK] {
-        std::array::from_fn(|at| {
-            let mut trits = Zeroizing::new(vec![0_i8; DEGREE]);
-            fill_trits(&mut trits, &tag.0, Stream::Trits(at as u32));
-            let mut secret = Zeroizing::new(vec![0; DEGREE]);
-            evaluations(trits.iter().map(|&trit| i64::from(trit)), &mut secret);
-            secret
-        })
+        std::array::from_fn(|at| ternary_secret(&tag.0, at))
     }
 
     /// Tile `t` of all rows, as signed coefficients in two's complement.
@@ -256,7 +250,7 @@ impl Keys {
     /// `query` is encoded, [`Opening::query`](super::Opening::query).
     pub(super) fn error_of(&self, tag: &Tag, row: usize, query: &[i64]) -> i64 {
         let w = self.shape.tile();
-        let mut errors = [0_i64; DEGREE];
+        let mut errors = [0_i64; 256]; // the widest tile
         let errors = &mut errors[..w];
         let mut sum = 0;
         for (t, query) in query.chunks(w).enumerate() {

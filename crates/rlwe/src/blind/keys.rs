@@ -5,9 +5,9 @@ use sha2::Sha256;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::kernel::Fold;
-use super::modulus::{DEGREE, MODULUS, inverse_of, transform};
+use super::modulus::{DEGREE, MODULUS, inverse_of, reduce_signed, transform};
 use super::shape::Shape;
-use crate::sample::{Stream, fill_uniform};
+use crate::sample::{Stream, fill_trits, fill_uniform, wipe};
 
 /// Secrets that hide a block.
 pub(super) const BLOCK_RANK: usize = 2;
@@ -117,10 +117,15 @@ impl Drop for Keys {
     }
 }
 
-/// A polynomial of small coefficients as evaluations.
-pub(super) fn evaluations(coefficients: impl Iterator<Item = i64>, out: &mut [u64]) {
-    for (value, coefficient) in out.iter_mut().zip(coefficients) {
-        *value = super::modulus::reduce_signed(coefficient);
+/// Ternary secret number `at` of a seed, as evaluations.
+pub(super) fn ternary_secret(seed: &[u8; 32], at: usize) -> Zeroizing<Vec<u64>> {
+    let mut trits = [0_i8; DEGREE];
+    fill_trits(&mut trits, seed, Stream::Trits(at as u32));
+    let mut secret = Zeroizing::new(vec![0; DEGREE]);
+    for (value, &trit) in secret.iter_mut().zip(&trits) {
+        *value = reduce_signed(i64::from(trit));
     }
-    transform().forward(out);
+    wipe(&mut trits);
+    transform().forward(&mut secret);
+    secret
 }

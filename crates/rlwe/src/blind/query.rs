@@ -4,11 +4,11 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::block::{BlockSecrets, Tag};
 use super::evaluate::{Answer, Forged};
-use super::keys::{BLOCK_RANK, Keys, Prf, evaluations};
+use super::keys::{BLOCK_RANK, Keys, Prf, ternary_secret};
 use super::modulus::{DEGREE, MODULUS, add, centred, reduce_signed, subtract, transform};
 use super::scale::{Grid, RANGE, ROOM};
 use super::words::{Block, Factor};
-use crate::sample::{EntropyError, Stream, each_error, fill_from_os, fill_trits};
+use crate::sample::{EntropyError, Stream, each_error, fill_from_os};
 
 /// Randomness for exactly one query: moved into its encryption, never copied.
 #[derive(ZeroizeOnDrop)]
@@ -119,14 +119,7 @@ impl Keys {
         let shape = &self.shape;
         let rank = shape.query_rank().secrets();
         let mut factor = Factor::zero(rank + self.block_matrix.len());
-        let secret = |at: usize| {
-            let mut trits = Zeroizing::new(vec![0_i8; DEGREE]);
-            fill_trits(&mut trits, key, Stream::Trits(at as u32));
-            let mut secret = Zeroizing::new(vec![0; DEGREE]);
-            evaluations(trits.iter().map(|&trit| i64::from(trit)), &mut secret);
-            secret
-        };
-        let secrets: Vec<_> = (0..rank).map(secret).collect();
+        let secrets: Vec<_> = (0..rank).map(|at| ternary_secret(key, at)).collect();
         for (at, secret) in secrets.iter().enumerate() {
             factor.put(at, secret, self.unfold());
         }

@@ -188,8 +188,8 @@ fn the_measured_error_follows_the_formula() {
         }
         let precision = Precision::of(&shape, world.grid, world.longest);
         let ratios = [
-            (opened / count as f64).sqrt() / precision.opened,
-            (refined / count as f64).sqrt() / precision.refined,
+            (opened / count).sqrt() / precision.opened,
+            (refined / count).sqrt() / precision.refined,
         ];
         assert!(ratios.iter().all(|ratio| (ratio - 1.0_f64).abs() < 0.05), "{tile}: {ratios:?}");
     }
@@ -509,11 +509,11 @@ fn golden_vectors() {
     ];
     let expected = [
         11_044_731_898_164_047_748,
-        4_618_587_388_980_802_796,
-        1_425_599_804_474_408_359,
-        13_414_760_006_219_467_955,
-        7_085_205_798_359_212_663,
-        2_728_006_181_943_799_088,
+        7_175_330_739_637_837_632,
+        4_501_404_263_625_320_231,
+        13_387_200_958_908_826_195,
+        9_274_514_575_059_479_345,
+        2_666_439_337_494_237_281,
     ];
     assert_eq!(found, expected);
 }

@@ -1,6 +1,7 @@
 //! Residues in six bytes each, eight side by side.
 
-use super::modulus::{DEGREE, MODULUS};
+use super::modulus::{DEGREE, MODULUS, multiply};
+use crate::sample::wipe;
 
 /// Residues that are computed with at once: a register of AVX-512, two of AVX2.
 pub(super) const LANES: usize = 8;
@@ -9,7 +10,7 @@ pub(super) const LANES: usize = 8;
 pub(super) type Lanes = [u64; LANES];
 
 /// Eight residues as they are kept: 48 bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Words {
     pub(super) low: [u32; LANES],
     pub(super) high: [u16; LANES],
@@ -18,8 +19,6 @@ pub struct Words {
 impl Words {
     /// Bytes of eight residues, in memory, on disk and on the wire.
     pub const BYTES: usize = 6 * LANES;
-
-    pub(super) const ZERO: Self = Self { low: [0; LANES], high: [0; LANES] };
 
     #[inline(always)]
     pub(super) fn pack(lanes: &Lanes) -> Self {
@@ -55,7 +54,7 @@ pub struct Block {
 
 impl Block {
     pub(super) fn zero(polynomials: usize) -> Self {
-        Self { words: vec![Words::ZERO; DEGREE / LANES * polynomials], polynomials }
+        Self { words: vec![Words::default(); DEGREE / LANES * polynomials], polynomials }
     }
 
     /// How many polynomials it has.
@@ -108,10 +107,7 @@ impl Block {
 
     /// Overwrites it with zeros.
     pub(super) fn wipe(&mut self) {
-        for words in &mut self.words {
-            zeroize::Zeroize::zeroize(&mut words.low);
-            zeroize::Zeroize::zeroize(&mut words.high);
-        }
+        wipe(&mut self.words);
     }
 }
 
@@ -143,7 +139,7 @@ impl Factor {
     pub(super) fn put(&mut self, at: usize, evaluations: &[u64], scale: u64) {
         let places = self.lanes[at..].iter_mut().step_by(self.polynomials);
         for (place, lanes) in places.zip(evaluations.as_chunks().0) {
-            *place = lanes.map(|value| super::modulus::multiply(value, scale));
+            *place = lanes.map(|value| multiply(value, scale));
         }
     }
 }
