@@ -3,8 +3,9 @@
 //! A blob is at most one message long; what is longer is stored in pieces under names of its
 //! own. What is inside was sealed by the client before it came here.
 
+use crate::block_list::BlockList;
 use crate::leak::{Disclosed, Leak, declassify};
-use crate::names::BlobName;
+use crate::names::{BlobName, CommitName};
 use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer};
 
 /// Stores a blob, in place of one of the same name.
@@ -20,6 +21,16 @@ impl PutBlob {
         Self {
             name: name.accounted_under(Leak::SealedBlobs),
             sealed: sealed.accounted_under(Leak::SealedBlobs),
+        }
+    }
+
+    /// The list of the blocks of a commit, which the server reads. All that is in it was declassified
+    /// when the list was made.
+    pub fn block_list(commit: Disclosed<CommitName>, list: &BlockList) -> Self {
+        let commit = commit.accounted_under(Leak::CollectionShape);
+        Self {
+            name: declassify(BlobName::blocks(*commit), Leak::SealedBlobs),
+            sealed: declassify(list.encode(), Leak::SealedBlobs),
         }
     }
 
@@ -222,12 +233,12 @@ impl BlobList {
     }
 }
 
-fn write_name(writer: &mut Writer, name: &BlobName) {
+pub(crate) fn write_name(writer: &mut Writer, name: &BlobName) {
     writer.u8(u8::try_from(name.as_str().len()).expect("names are at most 128 bytes"));
     writer.raw(name.as_str().as_bytes());
 }
 
-fn read_name(reader: &mut Reader<'_>) -> Result<Disclosed<BlobName>, DecodeError> {
+pub(crate) fn read_name(reader: &mut Reader<'_>) -> Result<Disclosed<BlobName>, DecodeError> {
     let length = reader.u8()?;
     read_name_of(reader, length)
 }
@@ -238,12 +249,12 @@ fn read_name_of(reader: &mut Reader<'_>, length: u8) -> Result<Disclosed<BlobNam
     Ok(declassify(name, Leak::SealedBlobs))
 }
 
-fn write_bytes(writer: &mut Writer, bytes: &[u8]) {
+pub(crate) fn write_bytes(writer: &mut Writer, bytes: &[u8]) {
     writer.count(bytes.len());
     writer.raw(bytes);
 }
 
-fn read_bytes(reader: &mut Reader<'_>, limits: &Limits) -> Result<Vec<u8>, DecodeError> {
+pub(crate) fn read_bytes(reader: &mut Reader<'_>, limits: &Limits) -> Result<Vec<u8>, DecodeError> {
     let length = reader.count("bytes of a blob", limits.bytes)?;
     Ok(reader.take(length)?.to_vec())
 }

@@ -25,6 +25,8 @@ pub enum Leak {
     PrefixScores,
     /// Sealed bytes that the server keeps for the owner: their names, lengths and times.
     SealedBlobs,
+    /// Which blocks of a blind collection are new in a publish, and when.
+    BlockChanges,
 }
 
 impl Leak {
@@ -38,6 +40,7 @@ impl Leak {
         Leak::RequestShape,
         Leak::SessionLinkage,
         Leak::SealedBlobs,
+        Leak::BlockChanges,
         #[cfg(feature = "slots")]
         Leak::PrefixScores,
     ];
@@ -55,6 +58,7 @@ impl Leak {
             #[cfg(feature = "slots")]
             Leak::PrefixScores => "prefix-scores",
             Leak::SealedBlobs => "sealed-blobs",
+            Leak::BlockChanges => "block-changes",
         }
     }
 
@@ -75,6 +79,7 @@ impl Leak {
             #[cfg(feature = "slots")]
             Leak::PrefixScores => "the prefix part of each score (only with slots)",
             Leak::SealedBlobs => "names, lengths and times of sealed backups (only where kept)",
+            Leak::BlockChanges => "which blocks a publish replaces (only in blind collections)",
         }
     }
 }

@@ -18,8 +18,8 @@
 //! # Map
 //!
 //! `leak` (trust boundary) · `names` (handles, epochs, collections) · `wire` (reader, header,
-//! limits) · `rows`, `lineage`, `publish`, `state`, `session`, `rerank`, `blobs`, `refusal`
-//! (messages) · `operation`, [`http`] (paths and names of the HTTP interface) · `transport`.
+//! limits) · `rows`, `lineage`, `publish`, `state`, `session`, `rerank`, `blind`, `block_list`, `blobs`,
+//! `many_blobs`, `refusal` (messages) · `operation`, [`http`] (paths and names of the HTTP interface) · `transport`.
 //!
 //! The cargo feature `slots` adds the messages of the paper's slot layout (module `slots`) and the
 //! leak that comes with them, `prefix-scores`. Without it they are refused by name.
@@ -28,10 +28,13 @@
 //!
 //! No sockets, no storage, no keys.
 
+mod blind;
 mod blobs;
+mod block_list;
 pub mod http;
 mod leak;
 mod lineage;
+mod many_blobs;
 mod names;
 mod operation;
 mod publish;
@@ -47,9 +50,12 @@ mod tests;
 mod transport;
 mod wire;
 
+pub use blind::{BlindAnswer, BlindQuery};
 pub use blobs::{Blob, BlobList, DeleteBlob, FetchBlob, FetchShared, ListBlobs, PutBlob};
+pub use block_list::{BlockList, BlockListError};
 pub use leak::{Disclosed, Leak, declassify};
 pub use lineage::{ActivateEpoch, Advance, BeginPublish, ResetCollection};
+pub use many_blobs::{Blobs, FetchBlobs, FetchSharedMany, PutBlobs};
 pub use names::{
     BlobName, CellHandle, CollectionName, CommitName, Epoch, NameError, Revision, RowHandle, RowMac,
 };

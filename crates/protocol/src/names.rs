@@ -122,13 +122,49 @@ name!(
 );
 
 impl BlobName {
-    /// Whether whoever may search may have the blob: the id of the vault, the published state, and
-    /// sealed values, which say nothing to who cannot open them. Keyrings are not among them: whoever
-    /// has one can try passphrases.
+    /// Whether whoever may search may have the blob: the id of the vault, the published state, sealed
+    /// values, and the hints and checks of blocks, which say nothing to who cannot open them. Keyrings
+    /// are not among them: whoever has one can try passphrases. Nor are blocks, which no search needs.
     pub fn is_shared(&self) -> bool {
-        self.0 == "vault.id" || self.0.starts_with("state.") || self.0.starts_with("value.")
+        let shared = ["state.", "value.", HINT, CHECKS];
+        self.0 == "vault.id" || shared.iter().any(|prefix| self.0.starts_with(prefix))
+    }
+
+    /// A stored block, by the 16 bytes that a [`BlockList`](crate::BlockList) names it by.
+    pub fn block(name: [u8; 16]) -> Self {
+        Self(format!("block.{}", CommitName(name)))
+    }
+
+    /// The sealed hint of a block.
+    pub fn hint(name: [u8; 16]) -> Self {
+        Self(format!("{HINT}{}", CommitName(name)))
+    }
+
+    /// The [`BlockList`](crate::BlockList) of a commit.
+    pub fn blocks(commit: CommitName) -> Self {
+        Self(format!("{BLOCKS}{commit}"))
+    }
+
+    /// What clients need of the checks of a commit, sealed.
+    pub fn checks(commit: CommitName) -> Self {
+        Self(format!("{CHECKS}{commit}"))
+    }
+
+    /// Whether it is the [`BlockList`](crate::BlockList) of some commit.
+    pub fn is_block_list(&self) -> bool {
+        self.0.starts_with(BLOCKS)
+    }
+
+    /// A name that comes before those of all block lists and after those of all blocks.
+    pub fn before_block_lists() -> Self {
+        Self(BLOCKS.to_owned())
     }
 }
+
+/// How names begin that are made of 16 bytes in hexadecimal.
+const HINT: &str = "hint.";
+const BLOCKS: &str = "blocks.";
+const CHECKS: &str = "checks.";
 
 impl Default for CollectionName {
     /// The collection of a server address that names none.

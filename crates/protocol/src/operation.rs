@@ -16,6 +16,8 @@ pub enum Access {
 pub enum Operation {
     /// Score candidates under encryption.
     Rerank,
+    /// Score all blocks of a blind collection.
+    Search,
     /// Leave the keys of a session.
     Sessions,
     /// Begin a publish.
@@ -46,8 +48,9 @@ pub enum Operation {
 
 impl Operation {
     /// Every operation.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Rerank,
+        Self::Search,
         Self::Sessions,
         Self::Begin,
         Self::Rows,
@@ -73,6 +76,7 @@ impl Operation {
     pub fn path(self) -> &'static str {
         match self {
             Self::Rerank => "rerank",
+            Self::Search => "search",
             Self::Sessions => "sessions",
             Self::Begin => "begin",
             Self::Rows => "rows",
@@ -102,6 +106,7 @@ impl Operation {
                 #[cfg(feature = "slots")]
                 MessageKind::OpenSlotsSession,
             ],
+            Self::Search => &[MessageKind::BlindQuery],
             Self::Begin => &[MessageKind::BeginPublish],
             Self::Rows => &[MessageKind::PublishRows],
             Self::Macs => &[MessageKind::ListMacs],
@@ -109,9 +114,9 @@ impl Operation {
             Self::Activate => &[MessageKind::ActivateEpoch],
             Self::Reset => &[MessageKind::ResetCollection],
             Self::Describe => &[MessageKind::Describe],
-            Self::PutBlob => &[MessageKind::PutBlob],
-            Self::FetchBlob => &[MessageKind::FetchBlob],
-            Self::FetchShared => &[MessageKind::FetchShared],
+            Self::PutBlob => &[MessageKind::PutBlob, MessageKind::PutBlobs],
+            Self::FetchBlob => &[MessageKind::FetchBlob, MessageKind::FetchBlobs],
+            Self::FetchShared => &[MessageKind::FetchShared, MessageKind::FetchSharedMany],
             Self::DeleteBlob => &[MessageKind::DeleteBlob],
             Self::ListBlobs => &[MessageKind::ListBlobs],
         }
@@ -125,9 +130,10 @@ impl Operation {
                 #[cfg(feature = "slots")]
                 MessageKind::SlotsResponse,
             ],
+            Self::Search => &[MessageKind::BlindAnswer],
             Self::Macs => &[MessageKind::RowMacs],
             Self::Describe => &[MessageKind::CollectionState],
-            Self::FetchBlob | Self::FetchShared => &[MessageKind::Blob],
+            Self::FetchBlob | Self::FetchShared => &[MessageKind::Blob, MessageKind::Blobs],
             Self::ListBlobs => &[MessageKind::BlobList],
             Self::Sessions
             | Self::Begin
@@ -143,7 +149,9 @@ impl Operation {
     /// What it takes to have it served.
     pub fn access(self) -> Access {
         match self {
-            Self::Rerank | Self::Sessions | Self::Describe | Self::FetchShared => Access::Read,
+            Self::Rerank | Self::Search | Self::Sessions | Self::Describe | Self::FetchShared => {
+                Access::Read
+            }
             Self::Begin | Self::Rows | Self::Macs | Self::Delete | Self::Activate | Self::Reset => {
                 Access::Write
             }
@@ -162,7 +170,10 @@ mod tests {
         for &(kind, _) in MessageKind::ALL {
             let asked = Operation::ALL.iter().filter(|one| one.kinds().contains(&kind)).count();
             let answered = Operation::ALL.iter().any(|one| one.answer().contains(&kind));
-            let neither = matches!(kind, MessageKind::RowBatch | MessageKind::Refusal);
+            let neither = matches!(
+                kind,
+                MessageKind::RowBatch | MessageKind::BlockList | MessageKind::Refusal
+            );
             assert_eq!(asked == 1, Operation::of(kind).is_some(), "{kind:?}");
             assert_eq!(asked + usize::from(answered), usize::from(!neither), "{kind:?}");
         }

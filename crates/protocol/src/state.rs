@@ -12,6 +12,8 @@ pub struct EpochState {
     pub width: usize,
     /// Rows held.
     pub rows: u64,
+    /// Blocks of the current commit, checks included; 0 where the epoch is one of rows.
+    pub blocks: u64,
 }
 
 /// What a server holds of a collection: the answer to a bare [`MessageKind::Describe`].
@@ -27,7 +29,7 @@ pub struct CollectionState {
     pub unfinished: Option<CommitName>,
     /// The epoch that is searched, once one was activated.
     pub current: Option<Epoch>,
-    /// Every epoch with rows, ascending.
+    /// Every epoch with rows or blocks, ascending.
     pub epochs: Vec<EpochState>,
     /// What is damaged, in words, as far as the server has noticed.
     pub damage: Option<String>,
@@ -55,6 +57,7 @@ impl CollectionState {
             writer.u64(held.epoch.0);
             writer.u64(held.width as u64);
             writer.u64(held.rows);
+            writer.u64(held.blocks);
         }
         let damage = self.damage.as_deref().unwrap_or_default();
         let damage: String = damage.chars().filter(|c| !c.is_control()).collect();
@@ -77,11 +80,11 @@ impl CollectionState {
         };
         let count = reader.count("epochs", MAX_EPOCHS)?;
         let mut epochs = Vec::with_capacity(count);
-        for field in reader.fields(count, 24)? {
+        for field in reader.fields(count, 32)? {
             let width = usize::try_from(word(&field[8..16])).unwrap_or(usize::MAX);
             within("row width", width, limits.width)?;
-            let (epoch, rows) = (Epoch(word(&field[..8])), word(&field[16..]));
-            epochs.push(EpochState { epoch, width, rows });
+            let (epoch, rows) = (Epoch(word(&field[..8])), word(&field[16..24]));
+            epochs.push(EpochState { epoch, width, rows, blocks: word(&field[24..]) });
         }
         let length = reader.count("words about damage", MAX_DAMAGE)?;
         let words = std::str::from_utf8(reader.take(length)?)

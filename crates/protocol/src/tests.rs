@@ -1,5 +1,6 @@
 //! Encodings: what goes in comes out, and nothing else comes out.
 
+mod blind;
 mod collections;
 
 use proptest::prelude::*;
@@ -64,6 +65,7 @@ fn decode_as_everything(bytes: &[u8]) {
     let limits = Limits::default();
     let _ = message_kind(bytes);
     collections::decode(bytes);
+    let _ = blind::decode_answer(bytes);
     let _ = RowBatch::decode(bytes, &limits);
     if let Ok(request) = RerankRequest::decode(bytes, &limits) {
         assert_eq!(request.encode(), bytes, "one message has one encoding");
@@ -267,6 +269,28 @@ fn every_message_checks_that_the_leak_named_is_the_leak_meant() {
     refuses("a blob", &|| {
         drop(PutBlob::new(name(Leak::SealedBlobs), declassify(vec![], StoredRows)));
     });
+    let names = |leak| declassify(vec!["a".parse::<BlobName>().unwrap()], leak);
+    refuses("names of blobs", &|| drop(FetchBlobs::new(names(CollectionShape))));
+    refuses("names of shared blobs", &|| drop(FetchSharedMany::new(names(CollectionShape))));
+    refuses("many blobs", &|| {
+        let blobs = vec![("a".parse().unwrap(), vec![])];
+        drop(PutBlobs::new(declassify(blobs, Leak::BlockChanges)));
+    });
+    let commit = |leak| declassify(CommitName([1; 16]), leak);
+    let blind = |shape, named| BlindQuery::new(epoch(shape), commit(named), vec![vec![1]]);
+    blind(CollectionShape, CollectionShape);
+    refuses("the epoch of a search", &|| drop(blind(Leak::RequestShape, CollectionShape)));
+    refuses("the commit of a search", &|| drop(blind(CollectionShape, Leak::RequestShape)));
+    refuses("the commit of a list", &|| {
+        drop(PutBlob::block_list(commit(Leak::SealedBlobs), &blind::list(1, 0)));
+    });
+    refuses("the names of blocks", &|| {
+        let list = blind::list(1, 0);
+        let shape = declassify(*list.shape(), CollectionShape);
+        let names = declassify(list.names().to_vec(), CollectionShape);
+        let checks = declassify(0, CollectionShape);
+        let _ = BlockList::new(epoch(CollectionShape), shape, checks, names);
+    });
     let candidates = |cells, rows| {
         let cells = declassify(vec![CellHandle(1)], cells);
         Candidates::new(cells, declassify(vec![vec![RowHandle(1)]], rows)).unwrap()
@@ -364,7 +388,7 @@ proptest! {
 
     #[test]
     fn decoding_never_panics_on_damaged_messages(
-        which in 0_usize..4,
+        which in 0_usize..9,
         flips in prop::collection::vec((0_usize..120, any::<u8>()), 1..6),
         cut in any::<prop::sample::Index>(),
         keep_length in any::<bool>(),
@@ -374,6 +398,11 @@ proptest! {
             0 => batch().encode(),
             1 => request().encode(),
             2 => response().1,
+            3 => blind::query().encode(),
+            4 => blind::answer().encode(),
+            5 => blind::list(3, 1).encode(),
+            6 => blind::put().encode(),
+            7 => blind::found().encode(),
             _ => refusal.encode(),
         };
         for (at, value) in flips {

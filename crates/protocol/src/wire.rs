@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use shard_rlwe::blind::ShapeError;
 #[cfg(feature = "slots")]
 use shard_rlwe::slots::{SlotsError, SlotsParameterError};
 use shard_rlwe::{LayoutError, PackError, ParameterError};
@@ -71,6 +72,20 @@ pub enum MessageKind {
     ResetCollection,
     /// [`FetchShared`](crate::FetchShared).
     FetchShared,
+    /// [`BlindQuery`](crate::BlindQuery).
+    BlindQuery,
+    /// [`BlindAnswer`](crate::BlindAnswer).
+    BlindAnswer,
+    /// [`BlockList`](crate::BlockList).
+    BlockList,
+    /// [`PutBlobs`](crate::PutBlobs).
+    PutBlobs,
+    /// [`FetchBlobs`](crate::FetchBlobs).
+    FetchBlobs,
+    /// [`FetchSharedMany`](crate::FetchSharedMany).
+    FetchSharedMany,
+    /// [`Blobs`](crate::Blobs).
+    Blobs,
 }
 
 impl MessageKind {
@@ -104,6 +119,13 @@ impl MessageKind {
         (MessageKind::BeginPublish, 23),
         (MessageKind::ResetCollection, 24),
         (MessageKind::FetchShared, 25),
+        (MessageKind::BlindQuery, 26),
+        (MessageKind::BlindAnswer, 27),
+        (MessageKind::BlockList, 28),
+        (MessageKind::PutBlobs, 29),
+        (MessageKind::FetchBlobs, 30),
+        (MessageKind::FetchSharedMany, 31),
+        (MessageKind::Blobs, 32),
     ];
 
     fn code(self) -> u16 {
@@ -203,6 +225,9 @@ pub enum DecodeError {
     /// A malformed ciphertext.
     #[error(transparent)]
     Ciphertext(#[from] PackError),
+    /// A refused shape of blocks.
+    #[error(transparent)]
+    BlockShape(#[from] ShapeError),
     /// A message of the paper's slot layout, to a build without the feature `slots`.
     #[error("this build does not know the paper's slot layout")]
     NoSlots,

@@ -1,9 +1,10 @@
 //! One message in, one message out.
 
 use shard_protocol::{
-    ActivateEpoch, BeginPublish, Blob, BlobList, CollectionName, DecodeError, DeleteBlob,
-    DeleteRows, FetchBlob, FetchShared, ListBlobs, ListMacs, MessageKind, OpenSession, Operation,
-    PublishRows, PutBlob, RerankRequest, ResetCollection, RowMacs, message_kind,
+    ActivateEpoch, BeginPublish, BlindQuery, Blob, BlobList, CollectionName, DecodeError,
+    DeleteBlob, DeleteRows, FetchBlob, FetchBlobs, FetchShared, FetchSharedMany, ListBlobs,
+    ListMacs, MessageKind, OpenSession, Operation, PublishRows, PutBlob, PutBlobs, RerankRequest,
+    ResetCollection, RowMacs, message_kind,
 };
 #[cfg(feature = "slots")]
 use shard_protocol::{OpenSlotsSession, SlotsRequest};
@@ -48,6 +49,11 @@ impl Server {
                 let response = self.slots_response(collection, &request, stages)?;
                 return Ok(timed(&mut stages.encode, || response.encode()));
             }
+            MessageKind::BlindQuery => {
+                let query = timed(decode, || BlindQuery::decode(message, limits))?;
+                let answer = self.search_in_stages(collection, &query, stages)?;
+                return Ok(timed(&mut stages.encode, || answer.encode()));
+            }
             MessageKind::OpenSession => {
                 let session = timed(decode, || OpenSession::decode(message, limits))?;
                 timed(score, || self.open_session(collection, &session))?;
@@ -74,12 +80,12 @@ impl Server {
             MessageKind::ActivateEpoch => {
                 let activate = timed(decode, || ActivateEpoch::decode(message, limits))?;
                 let advance = activate.advance();
-                timed(engine, || rows.activate(collection, advance, activate.epoch()))?;
+                timed(engine, || self.activate(collection, advance, activate.epoch()))?;
                 self.revisions.reached(collection, advance.revision, moment);
             }
             MessageKind::ResetCollection => {
                 let reset = timed(decode, || ResetCollection::decode(message, limits))?;
-                let forget = || rows.reset(collection, reset.from());
+                let forget = || self.reset(collection, reset.from());
                 timed(engine, || self.revisions.forget_while(collection, forget))?;
             }
             MessageKind::ListMacs => {
@@ -95,6 +101,20 @@ impl Server {
             MessageKind::PutBlob => {
                 let put = timed(decode, || PutBlob::decode(message, limits))?;
                 timed(engine, || rows.put_blob(collection, put.name(), put.sealed()))?;
+            }
+            MessageKind::PutBlobs => {
+                let put = timed(decode, || PutBlobs::decode(message, limits))?;
+                timed(engine, || rows.put_blobs(collection, put.blobs()))?;
+            }
+            MessageKind::FetchBlobs => {
+                let fetch = timed(decode, || FetchBlobs::decode(message, limits))?;
+                let blobs = timed(engine, || self.many_blobs(collection, fetch.names()))?;
+                return Ok(timed(encode, || blobs.encode()));
+            }
+            MessageKind::FetchSharedMany => {
+                let fetch = timed(decode, || FetchSharedMany::decode(message, limits))?;
+                let blobs = timed(engine, || self.many_shared(collection, fetch.names()))?;
+                return Ok(timed(encode, || blobs.encode()));
             }
             MessageKind::FetchBlob => {
                 let fetch = timed(decode, || FetchBlob::decode(message, limits))?;

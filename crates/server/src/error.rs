@@ -1,12 +1,13 @@
 //! Why the server refused, and what the client is told.
 
-use shard_protocol::{DecodeError, Epoch, Refusal, RefusalCode};
+use shard_protocol::{CommitName, DecodeError, Epoch, Refusal, RefusalCode};
 use shard_rlwe::EvaluateError;
+use shard_rlwe::blind::QueryError;
 #[cfg(feature = "slots")]
 use shard_rlwe::slots::SlotsError;
 use shard_store::StoreError;
 
-use crate::{SessionTooLarge, UnknownSession};
+use crate::{BlockError, SessionTooLarge, UnknownSession};
 
 /// Why the server refused.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,25 @@ pub enum ServerError {
         /// The limit.
         limit: usize,
     },
+    /// A search of another commit than the one that is held.
+    #[error(
+        "the search is for commit {asked}, and the collection is at {held}: pull and ask again"
+    )]
+    Commit {
+        /// Commit asked for.
+        asked: CommitName,
+        /// The current one.
+        held: CommitName,
+    },
+    /// A search of blocks where there are rows.
+    #[error("epoch {0} holds rows, which are reranked, and no blocks")]
+    NoBlocks(Epoch),
+    /// The blocks of a commit cannot be searched.
+    #[error(transparent)]
+    Blocks(#[from] BlockError),
+    /// A query that is none of the collection's shape.
+    #[error(transparent)]
+    Query(#[from] QueryError),
     /// The session is not there, or no longer.
     #[error(transparent)]
     Session(#[from] UnknownSession),
@@ -69,8 +89,12 @@ impl ServerError {
             Self::Malformed(DecodeError::Version { .. }) => RefusalCode::Version,
             Self::Malformed(DecodeError::Limit { .. })
             | Self::TooCostly { .. }
+            | Self::Blocks(BlockError::TooLarge { .. })
             | Self::SessionTooLarge(_) => RefusalCode::TooLarge,
-            Self::Malformed(_) => RefusalCode::Malformed,
+            Self::Blocks(BlockError::Missing { .. }) => RefusalCode::UnknownBlob,
+            Self::Malformed(_) | Self::Blocks(_) | Self::Query(_) => RefusalCode::Malformed,
+            Self::Commit { .. } => RefusalCode::Stale,
+            Self::NoBlocks(_) => RefusalCode::UnknownEpoch,
             #[cfg(feature = "slots")]
             Self::Slots(_) => RefusalCode::Malformed,
             Self::Store(error) => store_code(error),
@@ -92,7 +116,7 @@ fn store_code(error: &StoreError) -> RefusalCode {
             RefusalCode::Stale
         }
         StoreError::Forked { .. } | StoreError::Overtaken => RefusalCode::Forked,
-        StoreError::Width { .. } => RefusalCode::WrongWidth,
+        StoreError::Width { .. } | StoreError::OtherKind { .. } => RefusalCode::WrongWidth,
         StoreError::UnknownBlob(_) => RefusalCode::UnknownBlob,
         StoreError::TooMany { .. } => RefusalCode::TooLarge,
         StoreError::Damaged { .. } => RefusalCode::Damaged,

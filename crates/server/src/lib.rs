@@ -10,12 +10,15 @@
 //! * [`Server`]: one message in, one message out ([`Server::handle`]), whoever carries them.
 //! * [`Embedded`]: a server in the client's process, over rows in memory.
 //! * Sessions: keys that clients leave for a few requests, under one budget of memory.
+//! * Blind collections: everything is scored, rows and queries are ciphertexts ([`Server::search`]).
+//!   Their blocks are in memory, under a budget.
 //! * [`REQUEST_MILLISECONDS`]: requests that would compute for longer are refused before they do.
 //! * [`Maintenance`]: what an engine on disk wants done now and then.
 //!
 //! # Map
 //!
-//! `answer` (messages to operations) · `rerank` (scoring) · `sessions` (keys of sessions) ·
+//! `answer` (messages to operations) · `rerank` (scoring of rows) · `blind` (blocks in memory, scoring
+//! of all of them) · `many_blobs` · `sessions` (keys of sessions) ·
 //! `revisions` (how far each collection has come) · `embedded` · `maintenance` · `stages` (where
 //! the time goes) · `error`.
 //!
@@ -27,11 +30,13 @@
 //! No storage (engines are behind [`RowStore`]), no flags, no logging setup, no signals.
 
 mod answer;
+mod blind;
 mod embedded;
 mod error;
 #[cfg(feature = "http")]
 pub mod http;
 mod maintenance;
+mod many_blobs;
 mod rerank;
 mod revisions;
 mod sessions;
@@ -50,6 +55,8 @@ use shard_rlwe::PreparedMergeKeys;
 use shard_rlwe::slots::SlotsServer;
 use shard_store::{EpochStatistics, RowStore};
 
+use blind::Blocks;
+pub use blind::{BLOCK_BYTES, BlockCounts, BlockError};
 pub use embedded::{Embedded, RowSource};
 pub use error::ServerError;
 pub use maintenance::{Figure, Maintenance, NoMaintenance};
@@ -70,8 +77,11 @@ pub struct Server {
     rows: Arc<dyn RowStore>,
     sessions: Sessions<SessionKeys>,
     revisions: Revisions,
+    blocks: Blocks,
     limits: Limits,
     request_milliseconds: usize,
+    /// Whether every request has a thread, or a pool of threads, of its own.
+    has_own_pools: bool,
 }
 
 impl Server {
@@ -81,8 +91,10 @@ impl Server {
             rows,
             sessions: Sessions::new(SESSION_BYTES),
             revisions: Revisions::default(),
+            blocks: Blocks::new(BLOCK_BYTES),
             limits,
             request_milliseconds: REQUEST_MILLISECONDS,
+            has_own_pools: false,
         }
     }
 
@@ -90,6 +102,20 @@ impl Server {
     #[must_use]
     pub fn with_session_bytes(self, budget: usize) -> Self {
         Self { sessions: Sessions::new(budget), ..self }
+    }
+
+    /// The same, with this much memory for the blocks of blind collections. While a commit is activated,
+    /// its new blocks are held beside those they replace, which are not counted.
+    #[must_use]
+    pub fn with_block_bytes(self, budget: usize) -> Self {
+        Self { blocks: Blocks::new(budget), ..self }
+    }
+
+    /// The same, for requests that each come on a thread or in a pool of threads of its own.
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub(crate) fn with_own_pools(self) -> Self {
+        Self { has_own_pools: true, ..self }
     }
 
     /// The same, with this many milliseconds of one core for scoring a request.
@@ -106,6 +132,11 @@ impl Server {
     /// Open sessions and their memory.
     pub fn sessions(&self) -> SessionCounts {
         self.sessions.counts()
+    }
+
+    /// Blocks of blind collections in memory.
+    pub fn blocks(&self) -> BlockCounts {
+        self.blocks.counts()
     }
 
     /// The engine.
@@ -194,7 +225,12 @@ impl Server {
 
     /// Forgets a collection: rows, blobs and sessions. Returns whether there was one.
     pub fn drop_collection(&self, collection: &CollectionName) -> Result<bool, ServerError> {
-        let drop = || self.rows.drop_collection(collection);
+        let drop = || {
+            let _changing = self.blocks.change();
+            let held = self.rows.drop_collection(collection)?;
+            self.blocks.forget(collection);
+            Ok::<_, ServerError>(held)
+        };
         let held = self.revisions.forget_while(collection, drop)?;
         self.sessions.forget(collection);
         Ok(held)

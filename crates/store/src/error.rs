@@ -49,6 +49,18 @@ pub enum StoreError {
         /// Width of the rows.
         actual: usize,
     },
+    /// Rows for an epoch of blocks, or the other way round.
+    #[error(
+        "epoch {epoch} holds {held}, and this change is for {given}: an epoch holds one of them"
+    )]
+    OtherKind {
+        /// The epoch.
+        epoch: Epoch,
+        /// What it holds.
+        held: &'static str,
+        /// What the change is for.
+        given: &'static str,
+    },
     /// A change that comes from before the last one.
     #[error(
         "this vault is at revision {given} and revision {latest} was published already: a newer \

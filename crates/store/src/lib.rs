@@ -17,7 +17,8 @@
 //! an earlier revision: neither a copy of a vault that is stale or has gone another way, nor a late
 //! repetition of a request, undoes what came after. Of two publishes that come from one commit, the
 //! one that [began](RowStore::begin) last goes on, and the other is told. Rows of an epoch are
-//! searched once the epoch is activated, which erases every other epoch in the same step.
+//! searched once the epoch is activated, which erases every other epoch in the same step. An epoch
+//! holds rows or, in a blind collection, [blocks](RowStore::activate_blocks), which are blobs.
 //!
 //! # Map
 //!
@@ -108,6 +109,21 @@ pub trait RowStore: Send + Sync {
         epoch: Epoch,
     ) -> Result<(), StoreError>;
 
+    /// As [`RowStore::activate`], for an epoch of blocks, which are blobs: nothing but the width of
+    /// their rows and their number is kept of it here, and it is made where it is new. What the
+    /// blocks are is the caller's business; no blob is touched.
+    ///
+    /// # Panics
+    /// When there are no blocks.
+    fn activate_blocks(
+        &self,
+        collection: &CollectionName,
+        advance: &Advance,
+        epoch: Epoch,
+        width: usize,
+        blocks: u64,
+    ) -> Result<(), StoreError>;
+
     /// Forgets all epochs, the revision and the commit of a collection, in one step, if its commit is
     /// `from`. Blobs stay. Where there is nothing to forget, that is not an error.
     fn reset(
@@ -160,6 +176,13 @@ pub trait RowStore: Send + Sync {
         collection: &CollectionName,
         name: &BlobName,
         sealed: &[u8],
+    ) -> Result<(), StoreError>;
+
+    /// Stores blobs as [`RowStore::put_blob`] does, all of them or none.
+    fn put_blobs(
+        &self,
+        collection: &CollectionName,
+        blobs: &[(BlobName, Vec<u8>)],
     ) -> Result<(), StoreError>;
 
     /// A sealed blob.

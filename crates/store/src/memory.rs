@@ -21,9 +21,17 @@ struct StoredRow {
 
 struct EpochRows {
     width: usize,
+    /// Blocks of an epoch that has no rows.
+    blocks: u64,
     rows: BTreeMap<RowHandle, StoredRow>,
     /// Rows that were deleted, and when.
     deleted: BTreeMap<RowHandle, Revision>,
+}
+
+impl EpochRows {
+    fn new(width: usize, blocks: u64) -> Self {
+        Self { width, blocks, rows: BTreeMap::new(), deleted: BTreeMap::new() }
+    }
 }
 
 impl EpochShape for EpochRows {
@@ -33,6 +41,10 @@ impl EpochShape for EpochRows {
 
     fn rows(&self) -> u64 {
         self.rows.len() as u64
+    }
+
+    fn blocks(&self) -> u64 {
+        self.blocks
     }
 }
 
@@ -123,11 +135,7 @@ impl RowStore for MemoryRows {
         }
         let held = known_or_new(&mut collections, collection)?;
         held.lineage.begin(advance);
-        let epoch = held.epochs.entry(epoch).or_insert_with(|| EpochRows {
-            width,
-            rows: BTreeMap::new(),
-            deleted: BTreeMap::new(),
-        });
+        let epoch = held.epochs.entry(epoch).or_insert_with(|| EpochRows::new(width, 0));
         for (row, &mac) in batch.into_rows().into_iter().zip(macs) {
             epoch.deleted.remove(&row.handle);
             let stored = StoredRow { cell: *row.cell, mac, coordinates: row.coordinates.into() };
@@ -168,6 +176,24 @@ impl RowStore for MemoryRows {
         let held = known(collections.get_mut(collection), collection)?;
         if held.may_activate(advance, epoch)? {
             held.epochs.retain(|&other, _| other == epoch);
+            held.current = Some(epoch);
+            held.lineage.reach(advance);
+        }
+        Ok(())
+    }
+
+    fn activate_blocks(
+        &self,
+        collection: &CollectionName,
+        advance: &Advance,
+        epoch: Epoch,
+        width: usize,
+        blocks: u64,
+    ) -> Result<(), StoreError> {
+        let mut collections = self.write();
+        let held = known(collections.get_mut(collection), collection)?;
+        if held.may_activate_blocks(advance, epoch, width, blocks)? {
+            held.epochs = [(epoch, EpochRows::new(width, blocks))].into();
             held.current = Some(epoch);
             held.lineage.reach(advance);
         }
@@ -263,12 +289,20 @@ impl RowStore for MemoryRows {
         name: &BlobName,
         sealed: &[u8],
     ) -> Result<(), StoreError> {
+        self.put_blobs(collection, &[(name.clone(), sealed.to_vec())])
+    }
+
+    fn put_blobs(
+        &self,
+        collection: &CollectionName,
+        blobs: &[(BlobName, Vec<u8>)],
+    ) -> Result<(), StoreError> {
         let mut collections = self.write();
-        let blobs = &mut known_or_new(&mut collections, collection)?.blobs;
-        if !blobs.contains_key(name) {
-            room_for_blob(blobs.len())?;
-        }
-        blobs.insert(name.clone(), sealed.to_vec());
+        let held = &mut known_or_new(&mut collections, collection)?.blobs;
+        let new: HashSet<&BlobName> =
+            blobs.iter().map(|(name, _)| name).filter(|name| !held.contains_key(name)).collect();
+        (held.len()..held.len() + new.len()).try_for_each(room_for_blob)?;
+        held.extend(blobs.iter().cloned());
         Ok(())
     }
 

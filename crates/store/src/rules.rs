@@ -15,6 +15,9 @@ pub(crate) trait EpochShape {
 
     /// Rows held.
     fn rows(&self) -> u64;
+
+    /// Blocks of the current commit; 0 where it is an epoch of rows.
+    fn blocks(&self) -> u64;
 }
 
 /// Which state of its vault a collection holds.
@@ -104,6 +107,7 @@ pub(crate) trait Rules {
     fn may_upsert(&self, advance: &Advance, epoch: Epoch, width: usize) -> Result<(), StoreError> {
         self.may_go_on(advance)?;
         self.refuse_replaced(epoch)?;
+        self.refuse_blocks(epoch)?;
         match self.epochs().get(&epoch) {
             Some(held) if held.width() != width => {
                 Err(StoreError::Width { expected: held.width(), actual: width })
@@ -117,6 +121,7 @@ pub(crate) trait Rules {
     fn may_delete(&self, advance: &Advance, epoch: Epoch) -> Result<(), StoreError> {
         self.may_go_on(advance)?;
         self.refuse_replaced(epoch)?;
+        self.refuse_blocks(epoch)?;
         self.epoch(epoch).map(drop)
     }
 
@@ -124,14 +129,49 @@ pub(crate) trait Rules {
     /// the current one were erased when it was activated. `false` when it has become that already,
     /// by this very publish.
     fn may_activate(&self, advance: &Advance, epoch: Epoch) -> Result<bool, StoreError> {
-        let mut reached = *self.lineage();
-        reached.reach(advance);
-        if *self.lineage() == reached && self.current() == Some(epoch) {
+        if self.has_reached(advance, epoch) {
             return Ok(false);
         }
         self.may_go_on(advance)?;
+        self.refuse_blocks(epoch)?;
         self.epoch(epoch)?;
         Ok(true)
+    }
+
+    /// Whether blocks of rows of this width may become what is searched. An epoch that has blocks
+    /// already gets these in their place. `false` when that was done already, by this very publish.
+    fn may_activate_blocks(
+        &self,
+        advance: &Advance,
+        epoch: Epoch,
+        width: usize,
+        blocks: u64,
+    ) -> Result<bool, StoreError> {
+        assert!(blocks > 0, "an epoch of blocks has at least one");
+        let held = self.epochs().get(&epoch);
+        if self.has_reached(advance, epoch)
+            && held.is_some_and(|held| (held.width(), held.blocks()) == (width, blocks))
+        {
+            return Ok(false);
+        }
+        self.may_go_on(advance)?;
+        self.refuse_replaced(epoch)?;
+        match held {
+            Some(held) if held.blocks() == 0 => {
+                Err(StoreError::OtherKind { epoch, held: "rows", given: "blocks" })
+            }
+            Some(held) if held.width() != width => {
+                Err(StoreError::Width { expected: held.width(), actual: width })
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// Whether a publish has ended already, with this epoch.
+    fn has_reached(&self, advance: &Advance, epoch: Epoch) -> bool {
+        let mut reached = *self.lineage();
+        reached.reach(advance);
+        *self.lineage() == reached && self.current() == Some(epoch)
     }
 
     /// Whether all epochs may be forgotten: those of the commit named. `false` when there is nothing
@@ -157,6 +197,16 @@ pub(crate) trait Rules {
         if given == held { Ok(()) } else { Err(StoreError::Forked { given, held }) }
     }
 
+    /// Refuses rows for an epoch of blocks.
+    fn refuse_blocks(&self, epoch: Epoch) -> Result<(), StoreError> {
+        match self.epochs().get(&epoch) {
+            Some(held) if held.blocks() > 0 => {
+                Err(StoreError::OtherKind { epoch, held: "blocks", given: "rows" })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses an epoch that a later one has replaced.
     fn refuse_replaced(&self, asked: Epoch) -> Result<(), StoreError> {
         match self.current() {
@@ -171,6 +221,7 @@ pub(crate) trait Rules {
             epoch,
             width: held.width(),
             rows: held.rows(),
+            blocks: held.blocks(),
         };
         let Lineage { revision, commit, unfinished, turn } = *self.lineage();
         CollectionState {

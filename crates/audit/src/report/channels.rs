@@ -99,7 +99,7 @@ pub fn measuring(leak: Leak) -> &'static [&'static str] {
         Leak::CollectionShape => &["shape"],
         Leak::ActiveCells | Leak::CandidateHandles => &["request-leakage"],
         // Nothing is measured of the others: sizes and times of requests, requests of one session,
-        // prefix scores in slots and sizes of backups are only named.
+        // prefix scores in slots, sizes of backups and blocks that change are only named.
         _ => &[],
     }
 }

@@ -121,6 +121,7 @@ impl Link {
 fn is_idempotent(operation: Operation) -> bool {
     match operation {
         Operation::Rerank
+        | Operation::Search
         | Operation::Sessions
         | Operation::Begin
         | Operation::Rows

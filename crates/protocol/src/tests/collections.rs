@@ -2,7 +2,7 @@
 
 use super::super::*;
 
-const LIMITS: Limits =
+pub(super) const LIMITS: Limits =
     Limits { bytes: 1 << 20, cells: 16, candidates: 256, rows: 1 << 16, width: 4096, degree: 8192 };
 
 fn advance(from: Option<u8>) -> Disclosed<Advance> {
@@ -22,7 +22,7 @@ fn list_blobs(after: Option<&str>) -> ListBlobs {
     ListBlobs::new(after, 500)
 }
 
-fn epoch() -> Disclosed<Epoch> {
+pub(super) fn epoch() -> Disclosed<Epoch> {
     declassify(Epoch(7), Leak::CollectionShape)
 }
 
@@ -57,14 +57,14 @@ fn delete() -> DeleteRows {
 }
 
 fn state() -> CollectionState {
-    let held = |epoch, width, rows| EpochState { epoch: Epoch(epoch), width, rows };
+    let held = |epoch, width, rows, blocks| EpochState { epoch: Epoch(epoch), width, rows, blocks };
     CollectionState {
         revision: Revision(5),
         turn: 4,
         commit: Some(CommitName([0xaa; 16])),
         unfinished: Some(CommitName([0xbb; 16])),
         current: Some(Epoch(7)),
-        epochs: vec![held(7, 288, 1000), held(8, 288, 3)],
+        epochs: vec![held(7, 288, 1000, 0), held(8, 384, 0, 3)],
         damage: Some("row 9".to_owned()),
     }
 }
@@ -86,10 +86,13 @@ fn refusal() -> Refusal {
 }
 
 /// Decodes and encodes again.
-type Again = fn(&[u8]) -> Result<Vec<u8>, DecodeError>;
+pub(super) type Again = fn(&[u8]) -> Result<Vec<u8>, DecodeError>;
 
-/// One message of every kind with its bytes after the header, in hexadecimal.
-fn golden() -> Vec<(&'static str, Vec<u8>, &'static str, Again)> {
+/// A message: its kind and its bytes after the header in hexadecimal, and how it is read.
+pub(super) type Golden = (&'static str, Vec<u8>, &'static str, Again);
+
+/// One message of every kind.
+fn golden() -> Vec<Golden> {
     macro_rules! message {
         ($kind:literal, $sound:expr, $type:ident, $hex:literal) => {
             ($kind, $sound.encode(), $hex, |bytes: &[u8]| {
@@ -97,7 +100,7 @@ fn golden() -> Vec<(&'static str, Vec<u8>, &'static str, Again)> {
             })
         };
     }
-    vec![
+    let mut all: Vec<Golden> = vec![
         message!(
             "0a00",
             publish(),
@@ -156,8 +159,8 @@ fn golden() -> Vec<(&'static str, Vec<u8>, &'static str, Again)> {
             "0500000000000000 0400000000000000
              01 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 01 bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb
              01 0700000000000000 02000000
-             0700000000000000 2001000000000000 e803000000000000
-             0800000000000000 2001000000000000 0300000000000000
+             0700000000000000 2001000000000000 e803000000000000 0000000000000000
+             0800000000000000 8001000000000000 0000000000000000 0300000000000000
              05000000 726f772039"
         ),
         message!(
@@ -182,10 +185,12 @@ fn golden() -> Vec<(&'static str, Vec<u8>, &'static str, Again)> {
             "02000000 01 61 0100000000000000 03 612e62 ffffffffffffffff"
         ),
         message!("0400", refusal(), Refusal, "09 03000000 6f6c64"),
-    ]
+    ];
+    all.extend(super::blind::golden());
+    all
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -296,7 +301,7 @@ fn what_is_out_of_order_or_means_nothing_is_refused() {
             "0a00" => swapped(bytes, 73, 97, 8, again), // handles of two rows
             "0c00" => swapped(bytes, 12, 36, 8, again),
             "0d00" => swapped(bytes, 69, 77, 8, again),
-            "1000" if bytes.len() > 75 => swapped(bytes, 71, 95, 8, again),
+            "1000" if bytes.len() > 75 => swapped(bytes, 71, 103, 8, again),
             _ => {}
         }
     }
@@ -310,7 +315,7 @@ fn what_is_out_of_order_or_means_nothing_is_refused() {
         assert!(matches!(ListMacs::decode(&first, &LIMITS), Err(DecodeError::Invalid(_))));
     }
     // The flags of commit, unfinished publish and current epoch; a line break about damage.
-    for (at, byte) in [(24, 0), (24, 2), (41, 0), (58, 0), (58, 2), (123, b'\n'), (123, 0xff)] {
+    for (at, byte) in [(24, 0), (24, 2), (41, 0), (58, 0), (58, 2), (139, b'\n'), (139, 0xff)] {
         let mut none = state().encode();
         none[at] = byte;
         let decoded = CollectionState::decode(&none, &LIMITS);

@@ -233,7 +233,10 @@ fn described(server: &Server, name: &CollectionName) -> Result<Value, Refused> {
         server.rows().describe(name)?;
     let epochs: Vec<Value> = epochs
         .iter()
-        .map(|state| json!({ "epoch": state.epoch.0, "width": state.width, "rows": state.rows }))
+        .map(|state| {
+            let (width, rows, blocks) = (state.width, state.rows, state.blocks);
+            json!({ "epoch": state.epoch.0, "width": width, "rows": rows, "blocks": blocks })
+        })
         .collect();
     let current = current.map(|epoch| epoch.0);
     let (blobs, blob_bytes) = match blob_totals(server, name) {

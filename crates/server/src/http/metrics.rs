@@ -14,7 +14,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, Prometheu
 use shard_protocol::{Operation, RefusalCode};
 
 use super::refused::Refused;
-use crate::{Figure, SessionCounts, Stages};
+use crate::{BlockCounts, Figure, SessionCounts, Stages};
 
 /// Upper bounds of the histograms' buckets, in seconds.
 const BUCKETS: [f64; 16] = [
@@ -65,6 +65,7 @@ pub(super) struct Levels {
     pub(super) held_bytes: usize,
     pub(super) open_connections: usize,
     pub(super) sessions: SessionCounts,
+    pub(super) blocks: BlockCounts,
     pub(super) engine: Vec<Figure>,
 }
 
@@ -174,6 +175,10 @@ impl Metrics {
             gauge!("shard_connections_open").set(levels.open_connections as f64);
             gauge!("shard_sessions_open").set(levels.sessions.open as f64);
             gauge!("shard_sessions_bytes").set(levels.sessions.bytes as f64);
+            gauge!("shard_blind_collections").set(levels.blocks.collections as f64);
+            gauge!("shard_blind_bytes").set(levels.blocks.bytes as f64);
+            counter!("shard_blind_passes_total").absolute(levels.blocks.passes);
+            counter!("shard_blind_queries_total").absolute(levels.blocks.queries);
             gauge!("shard_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
             for (name, value) in &levels.engine {
                 gauge!(format!("shard_engine_{name}")).set(*value);
@@ -201,6 +206,10 @@ fn describe() {
     describe_gauge!("shard_connections_open", "Open connections.");
     describe_gauge!("shard_sessions_open", "Sessions whose keys are held.");
     describe_gauge!("shard_sessions_bytes", "Memory of the keys of sessions.");
+    describe_gauge!("shard_blind_collections", "Collections whose blocks are in memory.");
+    describe_gauge!("shard_blind_bytes", "Memory of blocks.");
+    describe_counter!("shard_blind_passes_total", "Passes over the blocks of a collection.");
+    describe_counter!("shard_blind_queries_total", "Queries that passes were for.");
     describe_gauge!("shard_build_info", "The version that runs.");
     describe_gauge!("process_resident_memory_bytes", "Resident memory of the process.");
 }

@@ -28,6 +28,7 @@ mod workers;
 
 use std::fmt::Display;
 use std::net::{SocketAddr, TcpListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -124,7 +125,10 @@ struct Shared {
     budget: Budget,
     doorkeeper: Doorkeeper,
     metrics: Arc<Metrics>,
-    ready: AtomicBool,
+    /// Whether blocks are being loaded since the start.
+    loading: AtomicBool,
+    /// Whether a shutdown was announced.
+    stopping: AtomicBool,
     /// Requests that are served, work that goes on without a peer, and answers that are sent.
     active: TaskTracker,
     /// One compaction or snapshot at a time.
@@ -157,7 +161,7 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
     let doorkeeper = Doorkeeper::new(options.connections, options.idle_timeout, metrics.clone());
     let threads = options.threads_per_request;
     let shared = Arc::new(Shared {
-        server: Arc::new(server),
+        server: Arc::new(server.with_own_pools()),
         maintenance,
         tokens,
         snapshots,
@@ -166,7 +170,8 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
         budget: Budget::new(options.held_bytes),
         doorkeeper: doorkeeper.clone(),
         metrics,
-        ready: AtomicBool::new(true),
+        loading: AtomicBool::new(false),
+        stopping: AtomicBool::new(false),
         active: TaskTracker::new(),
         maintenance_lock: Arc::default(),
         options,
@@ -187,6 +192,7 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
         }
         None => tokio::spawn(http.serve(application)),
     };
+    load_blocks(&shared);
     let maintenance = tokio::spawn(keep_up(shared.clone()));
     Ok(Running { address, handle, shared, tls, serving, maintenance })
 }
@@ -219,7 +225,7 @@ impl Running {
     /// Says on `/readyz` that it is about to stop, then takes no new connection, finishes what it
     /// has accepted within the time of grace, and ends.
     pub async fn shut_down(self) -> std::io::Result<()> {
-        self.shared.ready.store(false, Ordering::Relaxed);
+        self.shared.stopping.store(true, Ordering::Relaxed);
         tokio::time::sleep(self.shared.options.drain).await;
         let grace = self.shared.options.grace;
         let end = tokio::time::Instant::now() + grace;
@@ -241,6 +247,34 @@ impl Running {
         self.maintenance.abort();
         served.unwrap_or_else(|error| Err(std::io::Error::other(error)))
     }
+}
+
+/// Loads the blocks of blind collections beside what is served already. A search that comes before
+/// its collection is loaded waits for it.
+fn load_blocks(shared: &Arc<Shared>) {
+    match shared.server.any_block_list() {
+        Ok(false) => return,
+        Ok(true) => {}
+        Err(error) => tracing::error!(%error, "cannot look for blocks"),
+    }
+    shared.loading.store(true, Ordering::Relaxed);
+    let shared = shared.clone();
+    tokio::task::spawn_blocking(move || {
+        let loaded = catch_unwind(AssertUnwindSafe(|| shared.server.load_blocks()));
+        match loaded {
+            Ok(Ok(failed)) => {
+                for (collection, error) in failed {
+                    tracing::error!(%collection, %error, "blocks cannot be loaded");
+                }
+                let counts = shared.server.blocks();
+                let (collections, bytes) = (counts.collections, counts.bytes);
+                tracing::info!(collections, bytes, "blocks are loaded");
+            }
+            Ok(Err(error)) => tracing::error!(%error, "blocks cannot be loaded"),
+            Err(_) => tracing::error!("the load of blocks panicked"),
+        }
+        shared.loading.store(false, Ordering::Relaxed);
+    });
 }
 
 /// Waits until nothing is served any longer, and the last bytes had time to go.

@@ -109,6 +109,7 @@ fn message(operation: Operation) -> Value {
     let scope = Scope::from(operation.access());
     let summary = match operation {
         Operation::Rerank => "Score candidates under encryption",
+        Operation::Search => "Score all blocks of a blind collection for a few encrypted queries",
         Operation::Sessions => "Leave the keys of a session",
         Operation::Begin => "Begin a publish",
         Operation::Rows => "Add or replace rows of an epoch",
@@ -117,7 +118,7 @@ fn message(operation: Operation) -> Value {
         Operation::Activate => "Make an epoch the current one and erase the others",
         Operation::Reset => "Forget everything but sealed bytes",
         Operation::Describe => "Say what is held",
-        Operation::PutBlob => "Store sealed bytes under a name",
+        Operation::PutBlob => "Store sealed bytes under a name, or many under theirs",
         Operation::FetchBlob => "Fetch sealed bytes",
         Operation::FetchShared => "Fetch sealed bytes that readers may have",
         Operation::DeleteBlob => "Remove sealed bytes",

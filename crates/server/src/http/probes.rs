@@ -21,10 +21,12 @@ pub(super) async fn alive() -> &'static str {
 
 /// Requests are welcome.
 pub(super) async fn ready(State(shared): State<Arc<Shared>>) -> (StatusCode, &'static str) {
-    if shared.ready.load(Ordering::Relaxed) {
-        (StatusCode::OK, "ready\n")
-    } else {
+    if shared.stopping.load(Ordering::Relaxed) {
         (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n")
+    } else if shared.loading.load(Ordering::Relaxed) {
+        (StatusCode::SERVICE_UNAVAILABLE, "loading blocks\n")
+    } else {
+        (StatusCode::OK, "ready\n")
     }
 }
 
@@ -43,6 +45,7 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMa
         held_bytes: shared.budget.held(),
         open_connections: shared.doorkeeper.open(),
         sessions: shared.server.sessions(),
+        blocks: shared.server.blocks(),
         engine: shared.maintenance.figures(),
     };
     let text = shared.metrics.render(&levels);

@@ -1,7 +1,11 @@
-//! One message in and one out: what is refused, and sessions.
+//! One message in and one out: what is refused, sessions, and blind collections.
 
 #[path = "../support/messages.rs"]
 mod support;
 
+#[path = "../support/blind.rs"]
+mod commits;
+
+mod blind;
 mod refusals;
 mod sessions;

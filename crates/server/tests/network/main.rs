@@ -3,6 +3,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/blind.rs"]
+mod commits;
+
+mod blind;
 mod hostile;
 mod lifecycle;
 mod requests;

@@ -59,6 +59,17 @@ impl RowStore for HookedRows {
         self.rows.activate(collection, advance, epoch)
     }
 
+    fn activate_blocks(
+        &self,
+        collection: &CollectionName,
+        advance: &Advance,
+        epoch: Epoch,
+        width: usize,
+        blocks: u64,
+    ) -> Outcome<()> {
+        self.rows.activate_blocks(collection, advance, epoch, width, blocks)
+    }
+
     fn reset(&self, collection: &CollectionName, from: Option<CommitName>) -> Outcome<()> {
         self.rows.reset(collection, from)
     }
@@ -100,6 +111,10 @@ impl RowStore for HookedRows {
 
     fn put_blob(&self, collection: &CollectionName, name: &BlobName, sealed: &[u8]) -> Outcome<()> {
         self.rows.put_blob(collection, name, sealed)
+    }
+
+    fn put_blobs(&self, collection: &CollectionName, blobs: &[(BlobName, Vec<u8>)]) -> Outcome<()> {
+        self.rows.put_blobs(collection, blobs)
     }
 
     fn blob(&self, collection: &CollectionName, name: &BlobName) -> Outcome<Vec<u8>> {

@@ -78,6 +78,10 @@ impl EpochShape for EpochRecord {
     fn rows(&self) -> u64 {
         self.rows
     }
+
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
 }
 
 /// Every collection by name. A copy is cheap, so each change makes one of its own.

@@ -21,8 +21,8 @@
 //! failed; repeating it does no harm.
 //!
 //! `key` and `record` have the bytes, `directory` the files, `database` and `backend` redb,
-//! `catalogue` and `cache` what is in memory, `draft` and `change` one change, `operations` and
-//! `fetch` the trait, `copy`, `compact` and `snapshot` whole copies, `verify` the check, `salvage`
+//! `catalogue` and `cache` what is in memory, `draft`, `steps` and `change` one change, `operations`
+//! and `fetch` the trait, `copy`, `compact` and `snapshot` whole copies, `verify` the check, `salvage`
 //! what is done about damage.
 
 mod backend;
@@ -43,6 +43,7 @@ mod operations;
 mod record;
 mod salvage;
 mod snapshot;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod verify;

@@ -12,13 +12,11 @@ use super::cache::Stale;
 use super::catalogue::CatalogueEntry;
 use super::database::{View, guarded};
 use super::draft::Draft;
-use super::key::{CollectionId, Table, blob_name, damaged, words};
+use super::key::{Table, blob_name, damaged, words};
 use super::record::{EpochRecord, NameRecord, decode_word, encode_row, row_bytes};
-use crate::rules::{Rules, room_for_blob};
+use super::steps::{OF_ROWS, erase_epoch, erase_others, put_blob, put_epoch};
+use crate::rules::Rules;
 use crate::{EpochStatistics, Fetched, RowStore, StoreError};
-
-/// Tables with the rows of an epoch.
-const OF_ROWS: [Table; 3] = [Table::Rows, Table::Names, Table::Tombstones];
 
 impl RowStore for RedbRows {
     fn begin(&self, collection: &CollectionName, advance: &Advance) -> Result<(), StoreError> {
@@ -45,7 +43,7 @@ impl RowStore for RedbRows {
             let mut held = draft.collection(collection)?;
             held.may_upsert(advance, number, width)?;
             let known = held.epochs.get(&number).copied();
-            let mut epoch = known.unwrap_or(EpochRecord { width, rows: 0 });
+            let mut epoch = known.unwrap_or(EpochRecord { width, rows: 0, blocks: 0 });
             let id = held.record.id;
             for (row, &mac) in batch.rows().iter().zip(macs) {
                 let (name, cell) = (id.named(number, row.handle), *row.cell);
@@ -117,11 +115,29 @@ impl RowStore for RedbRows {
             if !held.may_activate(advance, epoch)? {
                 return Ok(());
             }
-            let kept = *held.epoch(epoch)?;
-            for &old in held.epochs.keys().filter(|other| **other != epoch) {
-                erase_epoch(draft, held.record.id, old)?;
+            erase_others(draft, &mut held, epoch)?;
+            held.record.current = Some(epoch);
+            held.record.lineage.reach(advance);
+            draft.put_collection(collection, held)
+        };
+        self.noticing(collection, || self.change("activate an epoch", work))
+    }
+
+    fn activate_blocks(
+        &self,
+        collection: &CollectionName,
+        advance: &Advance,
+        epoch: Epoch,
+        width: usize,
+        blocks: u64,
+    ) -> Result<(), StoreError> {
+        let work = |draft: &mut Draft<'_>| {
+            let mut held = CatalogueEntry::clone(draft.catalogue().known(collection)?);
+            if !held.may_activate_blocks(advance, epoch, width, blocks)? {
+                return Ok(());
             }
-            held.epochs = [(epoch, kept)].into();
+            erase_others(draft, &mut held, epoch)?;
+            put_epoch(draft, &mut held, epoch, EpochRecord { width, rows: 0, blocks })?;
             held.record.current = Some(epoch);
             held.record.lineage.reach(advance);
             draft.put_collection(collection, held)
@@ -258,21 +274,25 @@ impl RowStore for RedbRows {
     ) -> Result<(), StoreError> {
         self.change("store a blob", |draft| {
             let mut held = draft.collection(collection)?;
-            let key = held.record.id.blob(name);
-            // One that is damaged is replaced.
-            let same = draft.read(Table::Blobs, &key, |kept| Some(kept == sealed));
-            if matches!(same, Ok(Some(true))) {
-                return Ok(());
+            if put_blob(draft, &mut held, name, sealed)? {
+                draft.put_collection(collection, held)?;
             }
-            let length = (sealed.len() as u64).to_le_bytes().to_vec();
-            if draft.put(Table::Lengths, &key, length)?.is_none() {
-                room_for_blob(held.record.blobs as usize)?;
-                held.record.blobs += 1;
+            Ok(())
+        })
+    }
+
+    fn put_blobs(
+        &self,
+        collection: &CollectionName,
+        blobs: &[(BlobName, Vec<u8>)],
+    ) -> Result<(), StoreError> {
+        self.change("store blobs", |draft| {
+            let mut held = draft.collection(collection)?;
+            let mut changed = false;
+            for (name, sealed) in blobs {
+                changed |= put_blob(draft, &mut held, name, sealed)?;
             }
-            if let Some(bytes) = draft.put(Table::Blobs, &key, sealed.to_vec())? {
-                draft.leave_bytes(bytes);
-            }
-            draft.put_collection(collection, held)
+            if changed { draft.put_collection(collection, held) } else { Ok(()) }
         })
     }
 
@@ -339,28 +359,4 @@ impl RedbRows {
             guarded(view.database().condition(), doing, || read(&view))
         })
     }
-}
-
-/// Removes an epoch with its rows.
-fn erase_epoch(draft: &mut Draft<'_>, id: CollectionId, epoch: Epoch) -> Result<(), StoreError> {
-    let prefix = id.epoch(epoch);
-    let mut bytes = 0;
-    for table in OF_ROWS {
-        bytes += draft.remove_prefix(table, &prefix)?;
-    }
-    draft.remove(Table::Epochs, &prefix)?;
-    draft.leave_epoch(bytes);
-    draft.stale(Stale::Epoch(id, epoch));
-    Ok(())
-}
-
-fn put_epoch(
-    draft: &mut Draft<'_>,
-    held: &mut CatalogueEntry,
-    number: Epoch,
-    epoch: EpochRecord,
-) -> Result<(), StoreError> {
-    held.epochs.insert(number, epoch);
-    draft.put(Table::Epochs, &held.record.id.epoch(number), epoch.encode())?;
-    Ok(())
 }

@@ -88,17 +88,26 @@ fn decode_commit(bytes: &[u8]) -> Option<Option<CommitName>> {
 pub(super) struct EpochRecord {
     pub width: usize,
     pub rows: u64,
+    /// Blocks of an epoch that has no rows. Where there are none, the record is as it was before
+    /// there were blocks.
+    pub blocks: u64,
 }
 
 impl EpochRecord {
     pub(super) fn encode(&self) -> Vec<u8> {
-        [self.width as u64, self.rows].into_iter().flat_map(u64::to_le_bytes).collect()
+        let blocks = (self.blocks > 0).then_some(self.blocks);
+        let words = [self.width as u64, self.rows].into_iter().chain(blocks);
+        words.flat_map(u64::to_le_bytes).collect()
     }
 
     pub(super) fn decode(body: &[u8]) -> Option<Self> {
         let ([width, rows], rest) = little_words::<2>(body)?;
         let width = usize::try_from(width).ok()?;
-        rest.is_empty().then_some(Self { width, rows })
+        let blocks = match rest {
+            [] => 0,
+            blocks => decode_word(blocks).filter(|&blocks| blocks > 0)?,
+        };
+        Some(Self { width, rows, blocks })
     }
 }
 
@@ -197,6 +206,14 @@ mod tests {
                 assert_eq!(CollectionRecord::decode(short), None);
             }
         }
+        for record in [(2, 1, 0), (384, 0, 1575), (2, 0, u64::MAX)] {
+            let (width, rows, blocks) = record;
+            let record = EpochRecord { width, rows, blocks };
+            assert_eq!(EpochRecord::decode(&record.encode()), Some(record));
+            assert_eq!(EpochRecord::decode(&[&record.encode()[..], &[0]].concat()), None);
+        }
+        let none = [&EpochRecord { width: 2, rows: 1, blocks: 0 }.encode()[..], &[0; 8]].concat();
+        assert_eq!(EpochRecord::decode(&none), None, "one record has one encoding");
         let name = NameRecord { cell: CellHandle(8), mac: RowMac([4; 16]) };
         assert_eq!(NameRecord::decode(&name.encode()), Some(name));
         let row = encode_row(&[3, -4]);
@@ -221,7 +238,7 @@ mod tests {
         let lineage = Lineage { revision: Revision(7), commit, unfinished: None, turn: 4 };
         let collection = CollectionRecord { id, lineage, current: Some(epoch), blobs: 0 };
         ends(Table::Collections, b"main", collection.encode(), 0xa5fc_1a27);
-        let record = EpochRecord { width: 2, rows: 1 };
+        let record = EpochRecord { width: 2, rows: 1, blocks: 0 };
         ends(Table::Epochs, &id.epoch(epoch), record.encode(), 0x656d_17ed);
         let state = State { sequence: 5, next_collection: 2, ..State::default() };
         ends(Table::State, STATE_KEY, state.encode(), 0xa4e3_e5c2);

@@ -161,7 +161,7 @@ fn set_aside(directory: &Path) -> Vec<String> {
 }
 
 /// Flips a bit wherever these bytes are: redb may hold older copies of a page.
-fn flip_all(directory: &Path, pattern: &[u8], offset: usize) {
+pub fn flip_all(directory: &Path, pattern: &[u8], offset: usize) {
     let mut bytes = std::fs::read(row_file(directory)).unwrap();
     let places: Vec<usize> = (0..bytes.len() - pattern.len())
         .filter(|&at| bytes[at..at + pattern.len()] == *pattern)

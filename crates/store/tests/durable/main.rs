@@ -1,5 +1,6 @@
 //! The engine on disk: under the tests of every engine, and under its own.
 
+mod blocks;
 mod caching;
 mod concurrency;
 #[path = "../conformance/mod.rs"]

@@ -1,0 +1,161 @@
+//! Searches of a blind collection: encrypted queries up, one number per place of every block down.
+//!
+//! A query says nothing but which commit it is for: every block is scored, whatever is asked.
+
+use crate::leak::{Disclosed, Leak, declassify};
+use crate::names::{CommitName, Epoch};
+use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer};
+
+/// Asks for the scores of all blocks of a commit, for a few encrypted queries that share one pass.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BlindQuery {
+    epoch: Disclosed<Epoch>,
+    commit: Disclosed<CommitName>,
+    queries: Vec<Vec<u8>>,
+}
+
+impl BlindQuery {
+    /// Queries in one message at most.
+    pub const MOST: usize = 8;
+
+    /// Queries for the blocks of a commit, each the bytes of an
+    /// [`EncryptedQuery`](shard_rlwe::blind::EncryptedQuery).
+    ///
+    /// # Panics
+    /// When there are none or more than [`MOST`](Self::MOST), when they are not equally long, or
+    /// something was declassified as another leak than it is.
+    pub fn new(
+        epoch: Disclosed<Epoch>,
+        commit: Disclosed<CommitName>,
+        queries: Vec<Vec<u8>>,
+    ) -> Self {
+        assert!((1..=Self::MOST).contains(&queries.len()), "1 to {} queries", Self::MOST);
+        Self {
+            epoch: epoch.accounted_under(Leak::CollectionShape),
+            commit: commit.accounted_under(Leak::CollectionShape),
+            queries: equally_long(queries),
+        }
+    }
+
+    /// The epoch that is searched.
+    pub fn epoch(&self) -> Epoch {
+        *self.epoch
+    }
+
+    /// The commit whose blocks are scored.
+    pub fn commit(&self) -> CommitName {
+        *self.commit
+    }
+
+    /// The encrypted queries.
+    pub fn queries(&self) -> &[Vec<u8>] {
+        &self.queries
+    }
+
+    /// The wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MessageKind::BlindQuery);
+        writer.bytes.reserve(32 + self.queries.len() * self.queries[0].len());
+        writer.u64(self.epoch.0);
+        writer.raw(&self.commit.0);
+        write_pieces(&mut writer, &self.queries);
+        writer.bytes
+    }
+
+    /// Reads the wire form. Whether a query is as long as the collection's is for the server to say.
+    pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(bytes, MessageKind::BlindQuery, limits)?;
+        let epoch = reader.epoch()?;
+        let commit = declassify(CommitName(reader.array()?), Leak::CollectionShape);
+        let count = reader.count("queries", Self::MOST)?;
+        if count == 0 {
+            return Err(DecodeError::Invalid("a search without a query"));
+        }
+        let length = reader.count("bytes of a query", limits.bytes)?;
+        let queries = read_pieces(&mut reader, count, length)?;
+        reader.finish()?;
+        Ok(Self::new(epoch, commit, queries))
+    }
+}
+
+/// The answers to a [`BlindQuery`], in the order of its queries: of each, the places of all blocks in
+/// the order of the [`BlockList`](crate::BlockList).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BlindAnswer {
+    answers: Vec<Vec<u8>>,
+}
+
+impl BlindAnswer {
+    /// One answer for every query.
+    ///
+    /// # Panics
+    /// When there are none or more than [`BlindQuery::MOST`], or they are not equally long.
+    pub fn new(answers: Vec<Vec<u8>>) -> Self {
+        assert!((1..=BlindQuery::MOST).contains(&answers.len()), "an answer for every query");
+        Self { answers: equally_long(answers) }
+    }
+
+    /// The answers.
+    pub fn answers(&self) -> &[Vec<u8>] {
+        &self.answers
+    }
+
+    /// Takes the answers out.
+    pub fn into_answers(self) -> Vec<Vec<u8>> {
+        self.answers
+    }
+
+    /// The wire form.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MessageKind::BlindAnswer);
+        writer.bytes.reserve(8 + self.answers.len() * self.answers[0].len());
+        write_pieces(&mut writer, &self.answers);
+        writer.bytes
+    }
+
+    /// Reads the answer to so many queries, each of so many bytes: the query and the shape of the
+    /// collection fix both.
+    pub fn decode(
+        bytes: &[u8],
+        queries: usize,
+        length: usize,
+        limits: &Limits,
+    ) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(bytes, MessageKind::BlindAnswer, limits)?;
+        let count = reader.count("answers", BlindQuery::MOST)?;
+        let actual = reader.count("bytes of an answer", limits.bytes)?;
+        if count == 0 || count != queries {
+            return Err(DecodeError::Invalid("another number of answers than of queries"));
+        }
+        if actual != length {
+            return Err(DecodeError::Invalid("answers of another length than the collection's"));
+        }
+        let answers = read_pieces(&mut reader, count, length)?;
+        reader.finish()?;
+        Ok(Self { answers })
+    }
+}
+
+fn equally_long(pieces: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let length = pieces[0].len();
+    assert!(length > 0 && pieces.iter().all(|one| one.len() == length), "of one length");
+    pieces
+}
+
+/// Their number, the length of each, and all of them.
+fn write_pieces(writer: &mut Writer, pieces: &[Vec<u8>]) {
+    writer.count(pieces.len());
+    writer.count(pieces[0].len());
+    pieces.iter().for_each(|piece| writer.raw(piece));
+}
+
+fn read_pieces(
+    reader: &mut Reader<'_>,
+    count: usize,
+    length: usize,
+) -> Result<Vec<Vec<u8>>, DecodeError> {
+    if length == 0 {
+        return Err(DecodeError::Invalid("a query or an answer of no bytes"));
+    }
+    Ok(reader.fields(count, length)?.map(<[u8]>::to_vec).collect())
+}

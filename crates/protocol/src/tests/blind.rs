@@ -1,0 +1,208 @@
+//! Messages of blind collections and of many blobs: their bytes, and what is refused of them.
+
+use shard_rlwe::blind::{QueryRank, Shape, ShapeError};
+
+use super::super::*;
+use super::collections::{Golden, LIMITS, epoch, hex};
+
+fn commit() -> Disclosed<CommitName> {
+    declassify(CommitName([0xcc; 16]), Leak::CollectionShape)
+}
+
+pub(super) fn query() -> BlindQuery {
+    BlindQuery::new(epoch(), commit(), vec![vec![1, 2, 3], vec![4, 5, 6]])
+}
+
+pub(super) fn answer() -> BlindAnswer {
+    BlindAnswer::new(vec![vec![7, 8], vec![9, 10]])
+}
+
+pub(super) fn decode_answer(bytes: &[u8]) -> Result<BlindAnswer, DecodeError> {
+    let decoded = BlindAnswer::decode(bytes, 2, 2, &LIMITS);
+    if let Ok(answer) = &decoded {
+        assert_eq!(answer.encode(), bytes, "one message has one encoding");
+    }
+    decoded
+}
+
+fn list_of(names: Vec<[u8; 16]>, checks: usize) -> Result<BlockList, BlockListError> {
+    let shape = Shape::new(384, 32, QueryRank::Two).unwrap();
+    BlockList::new(
+        epoch(),
+        declassify(shape, Leak::CollectionShape),
+        declassify(checks, Leak::CollectionShape),
+        declassify(names, Leak::BlockChanges),
+    )
+}
+
+pub(super) fn list(blocks: u8, checks: usize) -> BlockList {
+    list_of((0..blocks).map(|block| [0xf0 - block; 16]).collect(), checks).unwrap()
+}
+
+fn names() -> Disclosed<Vec<BlobName>> {
+    let names = ["b", "a.b"].map(|name| name.parse().unwrap());
+    declassify(names.to_vec(), Leak::SealedBlobs)
+}
+
+pub(super) fn put() -> PutBlobs {
+    let blobs = [("b", vec![0xab]), ("a.b", vec![])];
+    let blobs = blobs.map(|(name, sealed)| (name.parse().unwrap(), sealed));
+    PutBlobs::new(declassify(blobs.to_vec(), Leak::SealedBlobs))
+}
+
+pub(super) fn found() -> Blobs {
+    Blobs { blobs: vec![Some(vec![1, 2]), None, Some(vec![])] }
+}
+
+pub(super) fn golden() -> Vec<Golden> {
+    macro_rules! message {
+        ($kind:literal, $sound:expr, $type:ident, $hex:literal) => {
+            ($kind, $sound.encode(), $hex, |bytes: &[u8]| {
+                $type::decode(bytes, &LIMITS).map(|message| message.encode())
+            })
+        };
+    }
+    vec![
+        message!(
+            "1a00",
+            query(),
+            BlindQuery,
+            "0700000000000000 cccccccccccccccccccccccccccccccc 02000000 03000000 010203 040506"
+        ),
+        ("1b00", answer().encode(), "02000000 02000000 0708 090a", |bytes| {
+            decode_answer(bytes).map(|answer| answer.encode())
+        }),
+        message!(
+            "1c00",
+            list(2, 1),
+            BlockList,
+            "0700000000000000 80010000 20000000 02 01000000 02000000
+             f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0 efefefefefefefefefefefefefefefef"
+        ),
+        message!("1d00", put(), PutBlobs, "02000000 03 612e62 00000000 01 62 01000000 ab"),
+        message!("1e00", FetchBlobs::new(names()), FetchBlobs, "02000000 01 62 03 612e62"),
+        message!(
+            "1f00",
+            FetchSharedMany::new(names()),
+            FetchSharedMany,
+            "02000000 01 62 03 612e62"
+        ),
+        message!("2000", found(), Blobs, "03000000 01 02000000 0102 00 01 00000000"),
+    ]
+}
+
+#[test]
+fn what_goes_in_comes_out() {
+    assert_eq!(BlindQuery::decode(&query().encode(), &LIMITS), Ok(query()));
+    assert_eq!(decode_answer(&answer().encode()), Ok(answer()));
+    assert_eq!(BlockList::decode(&list(9, 6).encode(), &LIMITS), Ok(list(9, 6)));
+    assert_eq!(PutBlobs::decode(&put().encode(), &LIMITS), Ok(put()));
+    assert_eq!(Blobs::decode(&found().encode(), &LIMITS), Ok(found()));
+    let stored = PutBlob::block_list(commit(), &list(3, 1));
+    assert_eq!(BlockList::decode(stored.sealed(), &LIMITS), Ok(list(3, 1)));
+    assert_eq!(stored.name(), &BlobName::blocks(*commit()));
+}
+
+#[test]
+fn an_answer_must_fit_the_search() {
+    let bytes = answer().encode();
+    for (queries, length) in [(1, 2), (3, 2), (2, 1), (2, 3), (0, 2)] {
+        let decoded = BlindAnswer::decode(&bytes, queries, length, &LIMITS);
+        assert!(matches!(decoded, Err(DecodeError::Invalid(_))), "{queries} {length}");
+    }
+}
+
+#[test]
+fn lists_that_cannot_be_are_refused() {
+    let distinct =
+        |count: usize| -> Vec<[u8; 16]> { (0..count as u128).map(u128::to_le_bytes).collect() };
+    assert_eq!(list_of(Vec::new(), 0), Err(BlockListError::Blocks(0)));
+    let most = BlockList::MOST;
+    assert!(list_of(distinct(most), 0).is_ok());
+    assert_eq!(list_of(distinct(most + 1), 0), Err(BlockListError::Blocks(most + 1)));
+    assert_eq!(list_of(distinct(2), 3), Err(BlockListError::Checks { checks: 3, blocks: 2 }));
+    let twice = list_of(vec![[1; 16], [2; 16], [1; 16]], 0).unwrap_err();
+    assert_eq!(twice.to_string(), "block 01010101010101010101010101010101 is listed twice");
+    let damaged = |at: usize, value: u8| {
+        let mut bytes = list(2, 1).encode();
+        bytes[at] = value;
+        BlockList::decode(&bytes, &LIMITS).unwrap_err()
+    };
+    assert_eq!(damaged(20, 24), DecodeError::BlockShape(ShapeError::Tile(24)));
+    assert!(matches!(damaged(17, 0xff), DecodeError::Limit { .. }));
+    assert!(matches!(damaged(24, 3), DecodeError::Invalid(_)));
+    assert_eq!(damaged(25, 3), DecodeError::Invalid("more checks than blocks"));
+    assert!(matches!(damaged(32, 0xff), DecodeError::Limit { what: "blocks", .. }));
+    let mut twice = list(2, 1).encode();
+    twice.copy_within(33..49, 49);
+    let twice = BlockList::decode(&twice, &LIMITS);
+    assert_eq!(twice, Err(DecodeError::Invalid("a block that is listed twice")));
+}
+
+#[test]
+fn counts_and_lengths_are_refused_before_anything_is_reserved() {
+    // In a search: queries, the bytes of each; in the others, how many there are.
+    for (kind, at) in
+        [("1a00", 32), ("1a00", 36), ("1b00", 8), ("1b00", 12), ("1c00", 25), ("1c00", 29)]
+            .into_iter()
+            .chain(["1d00", "1e00", "1f00", "2000"].map(|kind| (kind, 8)))
+    {
+        let (_, mut bytes, _, again) = golden().into_iter().find(|one| one.0 == kind).unwrap();
+        for count in [u32::MAX, 5000] {
+            bytes[at..at + 4].copy_from_slice(&count.to_le_bytes());
+            assert!(again(&bytes).is_err(), "{}", hex(&bytes));
+        }
+        bytes[at..at + 4].fill(0xff);
+        assert!(matches!(again(&bytes), Err(DecodeError::Limit { .. })), "{}", hex(&bytes));
+        bytes[at..at + 4].fill(0);
+        let nothing = again(&bytes);
+        assert!(nothing.is_err() || kind == "1c00", "{}: {nothing:?}", hex(&bytes));
+    }
+    let nine = [&query().encode()[..32], &9_u32.to_le_bytes(), &[1, 0, 0, 0], &[0; 9]].concat();
+    assert!(matches!(BlindQuery::decode(&nine, &LIMITS), Err(DecodeError::Limit { .. })));
+}
+
+#[test]
+fn many_blobs_are_in_the_order_of_their_names() {
+    let mut bytes = put().encode();
+    assert_eq!(put().blobs()[0].0.as_str(), "a.b", "sorted");
+    // The second name becomes the first one's prefix, then the first one itself.
+    bytes[21] = b'a';
+    assert_eq!(PutBlobs::decode(&bytes, &LIMITS), Err(DecodeError::Order("blob names")));
+    let mut flag = found().encode();
+    flag[12] = 2;
+    assert!(matches!(Blobs::decode(&flag, &LIMITS), Err(DecodeError::Invalid(_))));
+}
+
+#[test]
+fn names_of_blocks_say_who_may_have_them() {
+    let (block, hint) = (BlobName::block([0xab; 16]), BlobName::hint([0xab; 16]));
+    assert_eq!(block.as_str(), "block.abababababababababababababababab");
+    assert_eq!(hint.as_str(), "hint.abababababababababababababababab");
+    let (blocks, checks) = (BlobName::blocks(*commit()), BlobName::checks(*commit()));
+    assert_eq!(blocks.as_str(), "blocks.cccccccccccccccccccccccccccccccc");
+    assert_eq!(checks.as_str(), "checks.cccccccccccccccccccccccccccccccc");
+    for (name, shared, list) in [
+        (&block, false, false),
+        (&hint, true, false),
+        (&blocks, false, true),
+        (&checks, true, false),
+    ] {
+        assert_eq!(name.as_str().parse().as_ref(), Ok(name));
+        assert_eq!((name.is_shared(), name.is_block_list()), (shared, list), "{name}");
+    }
+    let before = BlobName::before_block_lists();
+    assert!(block < before && before < blocks && BlobName::block([0xff; 16]) < before);
+}
+
+#[test]
+#[should_panic(expected = "of one length")]
+fn queries_of_two_lengths_are_not_sent() {
+    BlindQuery::new(epoch(), commit(), vec![vec![1], vec![1, 2]]);
+}
+
+#[test]
+#[should_panic(expected = "1 to 8 queries")]
+fn nine_queries_are_not_sent() {
+    BlindQuery::new(epoch(), commit(), vec![vec![1]; 9]);
+}

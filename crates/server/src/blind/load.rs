@@ -1,0 +1,263 @@
+//! From blobs to memory: when a commit is activated, when a server starts, when a search comes first.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use shard_protocol::{Advance, BlobName, BlockList, CollectionName, CommitName, Epoch, Revision};
+use shard_rlwe::blind::Block;
+use shard_store::StoreError;
+
+use super::Held;
+use crate::{Server, ServerError};
+
+/// Why the blocks of a commit cannot be searched.
+#[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]
+#[non_exhaustive]
+pub enum BlockError {
+    /// The list is of another epoch than the one that is activated.
+    #[error("the blocks of commit {commit} are of epoch {listed}, not {asked}")]
+    Epoch {
+        /// The commit of the list.
+        commit: CommitName,
+        /// The epoch of the list.
+        listed: Epoch,
+        /// The epoch that is activated.
+        asked: Epoch,
+    },
+    /// A block that is listed is not there.
+    #[error("commit {commit} lists {name}, and the server holds no such blob")]
+    Missing {
+        /// The commit of the list.
+        commit: CommitName,
+        /// The blob.
+        name: BlobName,
+    },
+    /// A block that is listed is none of this shape.
+    #[error(
+        "{name} has {actual} bytes and is no block of commit {commit}: {expected} bytes are \
+         expected, in words below the modulus"
+    )]
+    Malformed {
+        /// The commit of the list.
+        commit: CommitName,
+        /// The blob.
+        name: BlobName,
+        /// Bytes of a block of the list's shape.
+        expected: usize,
+        /// Bytes of the blob.
+        actual: usize,
+    },
+    /// The blocks take more memory than is left.
+    #[error(
+        "the blocks of this collection take {needed} bytes of memory; {left} are left of the \
+         {budget} that the server has for blocks"
+    )]
+    TooLarge {
+        /// Memory that the blocks take.
+        needed: usize,
+        /// Memory that other collections leave.
+        left: usize,
+        /// Memory for the blocks of all collections.
+        budget: usize,
+    },
+}
+
+impl Server {
+    /// Makes an epoch the one that is searched, at a commit: an epoch of blocks where there is a list
+    /// of the commit's blocks, one of rows otherwise.
+    pub(crate) fn activate(
+        &self,
+        collection: &CollectionName,
+        advance: &Advance,
+        epoch: Epoch,
+    ) -> Result<(), ServerError> {
+        let _changing = self.blocks.change();
+        let Some(list) = self.block_list(collection, advance.to)? else {
+            self.rows.activate(collection, advance, epoch)?;
+            self.blocks.forget(collection);
+            return Ok(());
+        };
+        if list.epoch() != epoch {
+            let (commit, listed) = (advance.to, list.epoch());
+            return Err(BlockError::Epoch { commit, listed, asked: epoch }.into());
+        }
+        let held = self.load(collection, advance.to, &list)?;
+        let (width, blocks) = (list.shape().dimension(), list.names().len() as u64);
+        self.rows.activate_blocks(collection, advance, epoch, width, blocks)?;
+        self.blocks.keep(collection, held);
+        Ok(())
+    }
+
+    /// Forgets the epochs and the commit of a collection.
+    pub(crate) fn reset(
+        &self,
+        collection: &CollectionName,
+        from: Option<CommitName>,
+    ) -> Result<(), ServerError> {
+        let _changing = self.blocks.change();
+        self.rows.reset(collection, from)?;
+        self.blocks.forget(collection);
+        Ok(())
+    }
+
+    /// Loads the blocks of every collection into memory. Returns which collections could not be loaded,
+    /// and why; a search of one of them tries again.
+    pub fn load_blocks(&self) -> Result<Vec<(CollectionName, ServerError)>, ServerError> {
+        let mut failed = Vec::new();
+        for collection in self.rows.collections()? {
+            if let Err(error) = self.load_current(&collection) {
+                failed.push((collection, error));
+            }
+        }
+        Ok(failed)
+    }
+
+    /// Whether a collection may have blocks: whether it has a list of any commit's.
+    fn has_block_list(&self, collection: &CollectionName) -> Result<bool, ServerError> {
+        let before = BlobName::before_block_lists();
+        let next = self.rows.blobs(collection, Some(&before), 1)?;
+        Ok(next.first().is_some_and(|(name, _)| name.is_block_list()))
+    }
+
+    /// Whether some collection has blocks to load.
+    #[cfg(feature = "http")]
+    pub(crate) fn any_block_list(&self) -> Result<bool, ServerError> {
+        for collection in self.rows.collections()? {
+            if self.has_block_list(&collection)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Loads the blocks of a collection's current commit, if it has blocks and they are not loaded.
+    fn load_current(&self, collection: &CollectionName) -> Result<(), ServerError> {
+        if !self.has_block_list(collection)? {
+            return Ok(());
+        }
+        let _changing = self.blocks.change();
+        let state = self.rows.describe(collection)?;
+        let current = state.epochs.iter().find(|held| Some(held.epoch) == state.current);
+        if let (Some(commit), Some(held)) = (state.commit, current)
+            && held.blocks > 0
+        {
+            self.load_held(collection, held.epoch, commit)?;
+        }
+        Ok(())
+    }
+
+    /// The blocks of a commit that the engine holds, loaded if they are not. What is wrong with them now
+    /// was sound when the commit was activated. To be called while nobody else changes it.
+    pub(super) fn load_held(
+        &self,
+        collection: &CollectionName,
+        epoch: Epoch,
+        commit: CommitName,
+    ) -> Result<Arc<Held>, ServerError> {
+        if let Some(held) = self.blocks.find(collection).filter(|held| held.is(epoch, commit)) {
+            return Ok(held);
+        }
+        let damaged = |what: String| ServerError::from(StoreError::Damaged { what });
+        let list = self.block_list(collection, commit)?;
+        let list = list.ok_or_else(|| damaged(format!("no list of the blocks of {commit}")))?;
+        let held = self.load(collection, commit, &list).map_err(|error| match error {
+            ServerError::Blocks(error @ BlockError::TooLarge { .. }) => error.into(),
+            ServerError::Blocks(error) => damaged(error.to_string()),
+            other => other,
+        })?;
+        self.blocks.keep(collection, held.clone());
+        Ok(held)
+    }
+
+    /// Holds blocks of one commit in a collection that holds nothing: how an embedded server is filled.
+    ///
+    /// # Panics
+    /// When there are other blocks than the list says.
+    pub(crate) fn hold_blocks(
+        &self,
+        collection: &CollectionName,
+        commit: CommitName,
+        list: &BlockList,
+        blocks: Vec<Block>,
+    ) -> Result<(), ServerError> {
+        assert_eq!(blocks.len(), list.names().len(), "a block for every name");
+        let (tiles, width) = (list.shape().tiles(), list.shape().dimension());
+        assert!(blocks.iter().all(|block| block.polynomials() == tiles), "blocks of one shape");
+        let _changing = self.blocks.change();
+        let advance = Advance { from: None, to: commit, revision: Revision::default(), turn: 1 };
+        self.rows.begin(collection, &advance)?;
+        let count = blocks.len() as u64;
+        self.rows.activate_blocks(collection, &advance, list.epoch(), width, count)?;
+        let blocks = blocks.into_iter().map(Arc::new).collect();
+        self.blocks.keep(collection, self.blocks.of(commit, list, blocks));
+        Ok(())
+    }
+
+    /// The list of a commit's blocks, if there is one.
+    fn block_list(
+        &self,
+        collection: &CollectionName,
+        commit: CommitName,
+    ) -> Result<Option<BlockList>, ServerError> {
+        match self.rows.blob(collection, &BlobName::blocks(commit)) {
+            Ok(bytes) => Ok(Some(BlockList::decode(&bytes, &self.limits)?)),
+            Err(StoreError::UnknownBlob(_) | StoreError::UnknownCollection(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The blocks of a list: those that are held under the same names, and the others from their
+    /// blobs. Refused before anything is read where the budget has no room for them.
+    fn load(
+        &self,
+        collection: &CollectionName,
+        commit: CommitName,
+        list: &BlockList,
+    ) -> Result<Arc<Held>, ServerError> {
+        let (needed, budget) = (list.block_bytes(), self.blocks.budget);
+        let left = budget.saturating_sub(self.blocks.bytes_besides(collection));
+        if needed > left {
+            return Err(BlockError::TooLarge { needed, left, budget }.into());
+        }
+        let tiles = list.shape().tiles();
+        let last = self.blocks.find(collection);
+        let last: HashMap<[u8; 16], &Arc<Block>> = last
+            .iter()
+            .flat_map(|held| held.names.iter().copied().zip(&held.blocks))
+            .filter(|(_, block)| block.polynomials() == tiles)
+            .collect();
+        let mut blocks = Vec::with_capacity(list.names().len());
+        for &name in list.names() {
+            blocks.push(match last.get(&name) {
+                Some(&block) => block.clone(),
+                None => self.load_block(collection, commit, name, tiles)?,
+            });
+        }
+        Ok(self.blocks.of(commit, list, blocks))
+    }
+
+    fn load_block(
+        &self,
+        collection: &CollectionName,
+        commit: CommitName,
+        name: [u8; 16],
+        tiles: usize,
+    ) -> Result<Arc<Block>, ServerError> {
+        let name = BlobName::block(name);
+        let bytes = match self.rows.blob(collection, &name) {
+            Ok(bytes) => bytes,
+            Err(StoreError::UnknownBlob(name)) => {
+                return Err(BlockError::Missing { commit, name }.into());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let (expected, actual) = (Block::byte_len(tiles), bytes.len());
+        let block = Block::from_bytes(tiles, &bytes).ok_or(BlockError::Malformed {
+            commit,
+            name,
+            expected,
+            actual,
+        })?;
+        Ok(Arc::new(block))
+    }
+}

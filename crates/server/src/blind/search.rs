@@ -1,0 +1,129 @@
+//! Searches: every block of a commit is multiplied with every query.
+
+use std::sync::Arc;
+
+use shard_protocol::{
+    BlindAnswer, BlindQuery, CollectionName, CollectionState, CommitName, DecodeError, Epoch,
+};
+use shard_rlwe::blind::{Block, DEGREE, PreparedQuery};
+use shard_store::StoreError;
+
+use super::Held;
+use crate::{Server, ServerError, Stages, timed};
+
+/// Seconds of one core for one residue of a block and one query.
+const RESIDUE_SECONDS: f64 = 0.55e-9;
+
+/// Blocks of a part of a pass: half a millisecond of one core, at the width of usual embeddings.
+const PART: usize = 32;
+
+impl Server {
+    /// Scores all blocks of a commit for the queries of a message. Searches of a commit that come while
+    /// others are computed share a pass over its blocks.
+    pub fn search(
+        &self,
+        collection: &CollectionName,
+        query: &BlindQuery,
+    ) -> Result<BlindAnswer, ServerError> {
+        self.search_in_stages(collection, query, &mut Stages::default())
+    }
+
+    pub(crate) fn search_in_stages(
+        &self,
+        collection: &CollectionName,
+        query: &BlindQuery,
+        stages: &mut Stages,
+    ) -> Result<BlindAnswer, ServerError> {
+        let (epoch, commit) = (query.epoch(), query.commit());
+        let held = timed(&mut stages.engine, || self.searched(collection, epoch, commit))?;
+        self.admit_search(&held, query.queries().len())?;
+        timed(&mut stages.score, || {
+            let prepare = |bytes: &Vec<u8>| held.evaluator.prepare(bytes);
+            let queries: Vec<PreparedQuery> =
+                query.queries().iter().map(prepare).collect::<Result<_, _>>()?;
+            let parts = held.blocks.len().div_ceil(PART);
+            let work = |part: usize, queries: &[&PreparedQuery]| {
+                let blocks = held.blocks.chunks(PART).nth(part).expect("as many as there are");
+                let blocks: Vec<&Block> = blocks.iter().map(|block| &**block).collect();
+                held.evaluator.answer_part(&blocks, queries)
+            };
+            let answers = if self.may_wait() {
+                held.passes.answer(queries, parts, work)
+            } else {
+                held.passes.alone(&queries, parts, work)
+            };
+            Ok(BlindAnswer::new(answers))
+        })
+    }
+
+    /// Whether this thread may wait for others that search. In a pool of threads that belong to many,
+    /// those others could be waiting for this one.
+    fn may_wait(&self) -> bool {
+        self.has_own_pools || rayon::current_thread_index().is_none()
+    }
+
+    /// Refuses a search that would take too long, or whose answer would.
+    fn admit_search(&self, held: &Held, queries: usize) -> Result<(), ServerError> {
+        let residues = held.blocks.len() * held.shape().tiles() * DEGREE;
+        let actual = ((residues * queries) as f64 * RESIDUE_SECONDS * 1e3) as usize;
+        let limit = self.request_milliseconds;
+        if actual > limit {
+            return Err(ServerError::TooCostly { actual, limit });
+        }
+        let actual = (queries * held.shape().answer_bytes(held.blocks.len())) as u64;
+        let limit = self.limits.bytes as u64;
+        if actual > limit {
+            let what = "bytes of the answer";
+            return Err(DecodeError::Limit { what, actual, limit }.into());
+        }
+        Ok(())
+    }
+
+    /// The blocks of a commit, if it is the one that is searched.
+    fn searched(
+        &self,
+        collection: &CollectionName,
+        epoch: Epoch,
+        commit: CommitName,
+    ) -> Result<Arc<Held>, ServerError> {
+        if let Some(held) = self.blocks.find(collection).filter(|held| held.is(epoch, commit)) {
+            return Ok(held);
+        }
+        // Only the engine knows why not. Whoever asks for the commit that it holds waits for an
+        // activation that is about to end, or loads the blocks; nobody else has to.
+        expect(&self.rows.describe(collection)?, collection, epoch, commit)?;
+        let _changing = self.blocks.change();
+        expect(&self.rows.describe(collection)?, collection, epoch, commit)?;
+        self.load_held(collection, epoch, commit)
+    }
+}
+
+/// Refuses what a collection does not hold, by what it holds.
+fn expect(
+    state: &CollectionState,
+    collection: &CollectionName,
+    asked: Epoch,
+    commit: CommitName,
+) -> Result<(), ServerError> {
+    if state.epochs.is_empty() {
+        return Err(StoreError::UnknownCollection(collection.clone()).into());
+    }
+    match state.current {
+        Some(current) if asked < current => {
+            return Err(StoreError::Replaced { asked, current }.into());
+        }
+        _ => {}
+    }
+    let held = state.epochs.iter().find(|held| held.epoch == asked);
+    let held = held.ok_or(StoreError::UnknownEpoch(asked))?;
+    if state.current != Some(asked) {
+        return Err(StoreError::Pending(asked).into());
+    }
+    if held.blocks == 0 {
+        return Err(ServerError::NoBlocks(asked));
+    }
+    match state.commit {
+        Some(held) if held != commit => Err(ServerError::Commit { asked: commit, held }),
+        _ => Ok(()),
+    }
+}
