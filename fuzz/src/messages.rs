@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use shard_protocol::{
-    ActivateEpoch, Advance, BeginPublish, BlobName, Candidates, CellHandle, CollectionName,
-    CommitName, DeleteBlob, DeleteRows, Disclosed, Epoch, FetchBlob, FetchShared, Leak, Limits,
-    ListBlobs, ListMacs, MessageKind, OpenSession, OpenSlotsSession, PublishRows, PutBlob,
-    RerankRequest, ResetCollection, Revision, Row, RowBatch, RowHandle, RowMac, SessionId,
-    SlotsRequest, declassify,
+    ActivateEpoch, Advance, BeginPublish, BlindQuery, BlobName, BlockList, Candidates, CellHandle,
+    CollectionName, CommitName, DeleteBlob, DeleteRows, Disclosed, Epoch, FetchBlob, FetchBlobs,
+    FetchShared, FetchSharedMany, Leak, Limits, ListBlobs, ListMacs, MessageKind, OpenSession,
+    OpenSlotsSession, PublishRows, PutBlob, PutBlobs, RerankRequest, ResetCollection, Revision,
+    Row, RowBatch, RowHandle, RowMac, SessionId, SlotsRequest, declassify,
 };
+use shard_rlwe::blind::{QueryRank, Shape};
 use shard_rlwe::slots::{SlotsClient, SlotsLayout, SlotsParameters};
 use shard_rlwe::{
     Entropy, Layout, MergeSpan, Parameters, RequestKey, ResponseKey, RingDegree, SessionKey,
@@ -74,6 +75,9 @@ fn blob() -> Disclosed<BlobName> {
 /// Every request that keeps a collection, in an order in which a server grants them all.
 pub fn keeping() -> Vec<Vec<u8>> {
     let sealed = declassify(vec![0x5a; 40], Leak::SealedBlobs);
+    let names = || declassify(vec![blob().into_inner(); 2], Leak::SealedBlobs);
+    let other: BlobName = "backup.0".parse().expect("a plain name");
+    let blobs = vec![(other, vec![0x5b; 30]), (blob().into_inner(), vec![])];
     let gone = declassify(vec![RowHandle(5), RowHandle(77)], Leak::StoredRows);
     let after = declassify(RowHandle(2), Leak::StoredRows);
     vec![
@@ -85,6 +89,9 @@ pub fn keeping() -> Vec<Vec<u8>> {
         DeleteRows::new(advance(1, 1), epoch(), gone).encode(),
         MessageKind::Describe.bare(),
         PutBlob::new(blob(), sealed).encode(),
+        PutBlobs::new(declassify(blobs, Leak::SealedBlobs)).encode(),
+        FetchBlobs::new(names()).encode(),
+        FetchSharedMany::new(names()).encode(),
         FetchBlob::new(blob()).encode(),
         FetchShared::new(blob()).encode(),
         ListBlobs::new(None, 10).encode(),
@@ -152,4 +159,66 @@ pub fn slots_session() -> (OpenSlotsSession, SlotsRequest, SlotsClient) {
     let scores = declassify(vec![0.5, -0.25, 0.0, 1.0], Leak::PrefixScores);
     let request = SlotsRequest::new(epoch(), id(), candidates(), scores, ciphertexts);
     (OpenSlotsSession::new(id(), shape, context.to_bytes()), request, client)
+}
+
+/// Blocks of the blind collection, checks included.
+const BLOCKS: u8 = 3;
+
+fn blind_shape() -> Shape {
+    Shape::new(WIDTH, 8, QueryRank::One).expect("rows of six coordinates in one tile")
+}
+
+/// Residues below the modulus: a block or a query of something.
+fn residues(seed: u8) -> Vec<u8> {
+    let noise: Vec<u8> = (0..97).map(|at: u8| (at ^ seed).wrapping_mul(61) & 0x7f).collect();
+    crate::stretch(&noise, blind_shape().block_bytes())
+}
+
+/// The list of the blocks of a blind collection at commit 1.
+pub fn block_list() -> BlockList {
+    let names = (0..BLOCKS).map(|block| [block; 16]).collect();
+    BlockList::new(
+        epoch(),
+        declassify(blind_shape(), Leak::CollectionShape),
+        declassify(1, Leak::CollectionShape),
+        declassify(names, Leak::BlockChanges),
+    )
+    .expect("three blocks, one of them a check")
+}
+
+/// The publish of a blind collection in a server that holds nothing; `list` is the blob with the list
+/// of its blocks.
+pub fn blind_publish(list: Vec<u8>) -> Vec<Vec<u8>> {
+    let (to, revision) = (CommitName([1; 16]), Revision(1));
+    let advance =
+        || declassify(Advance { from: None, to, revision, turn: 1 }, Leak::CollectionShape);
+    let block = |block: u8| (BlobName::block([block; 16]), residues(block));
+    let blocks = declassify((0..BLOCKS).map(block).collect(), Leak::SealedBlobs);
+    let name = declassify(BlobName::blocks(to), Leak::SealedBlobs);
+    vec![
+        BeginPublish::new(advance()).encode(),
+        PutBlobs::new(blocks).encode(),
+        PutBlob::new(name, declassify(list, Leak::SealedBlobs)).encode(),
+        ActivateEpoch::new(advance(), epoch()).encode(),
+    ]
+}
+
+/// A search of that collection, of two queries.
+pub fn blind_query() -> BlindQuery {
+    let commit = declassify(CommitName([1; 16]), Leak::CollectionShape);
+    BlindQuery::new(epoch(), commit, vec![residues(50), residues(51)])
+}
+
+/// A server that holds nothing.
+pub fn empty_server() -> Server {
+    Server::new(Arc::new(MemoryRows::new()), limits()).with_block_bytes(1 << 20)
+}
+
+/// A server that holds the blind collection.
+pub fn blind_server() -> Server {
+    let server = empty_server();
+    for message in blind_publish(block_list().encode()) {
+        server.handle(&CollectionName::default(), &message);
+    }
+    server
 }

@@ -5,10 +5,11 @@ use std::sync::LazyLock;
 use bolero::check;
 use shard_fuzz::{SCRIPT_BYTES, damage, messages};
 use shard_protocol::{
-    ActivateEpoch, BeginPublish, Blob, BlobList, CollectionName, CollectionState, DeleteBlob,
-    DeleteRows, FetchBlob, FetchShared, ListBlobs, ListMacs, MessageKind, OpenSession,
-    OpenSlotsSession, PublishRows, PutBlob, Refusal, RefusalCode, RerankRequest, RerankResponse,
-    ResetCollection, RowBatch, RowMacs, SlotsRequest, SlotsResponse, message_kind,
+    ActivateEpoch, BeginPublish, BlindAnswer, BlindQuery, Blob, BlobList, Blobs, BlockList,
+    CollectionName, CollectionState, DeleteBlob, DeleteRows, FetchBlob, FetchBlobs, FetchShared,
+    FetchSharedMany, ListBlobs, ListMacs, MessageKind, OpenSession, OpenSlotsSession, PublishRows,
+    PutBlob, PutBlobs, Refusal, RefusalCode, RerankRequest, RerankResponse, ResetCollection,
+    RowBatch, RowMacs, SlotsRequest, SlotsResponse, message_kind,
 };
 use shard_rlwe::slots::SlotsClient;
 use shard_server::Server;
@@ -43,7 +44,14 @@ fn serve(server: &Server, message: &[u8]) {
             SlotsResponse::decode(&answer, request.candidates().rows(), &limits)
                 .expect("a response for every row");
         }
+        MessageKind::BlindAnswer => {
+            let query = BlindQuery::decode(message, &limits).expect("only searches are answered");
+            let (queries, length) = (query.queries().len(), messages::block_list().answer_bytes());
+            BlindAnswer::decode(&answer, queries, length, &limits)
+                .expect("an answer of the collection's length to every query");
+        }
         MessageKind::RowMacs
+        | MessageKind::Blobs
         | MessageKind::CollectionState
         | MessageKind::Blob
         | MessageKind::BlobList => decode_as_everything(&answer),
@@ -87,8 +95,20 @@ fn decode_as_everything(bytes: &[u8]) {
         FetchShared,
         Blob,
         DeleteBlob,
-        BlobList
+        BlobList,
+        BlindQuery,
+        BlockList,
+        PutBlobs,
+        FetchBlobs,
+        FetchSharedMany,
+        Blobs
     );
+    for (queries, length) in [(1, 1), (2, messages::block_list().answer_bytes())] {
+        if let Ok(answer) = BlindAnswer::decode(bytes, queries, length, &limits) {
+            assert_eq!(kind, Ok(MessageKind::BlindAnswer));
+            assert_eq!(answer.encode(), bytes);
+        }
+    }
     if let Ok(refusal) = Refusal::decode(bytes, &limits) {
         assert_eq!(kind, Ok(MessageKind::Refusal));
         // Control characters are dropped, so the bytes may differ, but only once.
@@ -119,6 +139,8 @@ fn sound_messages_are_accepted_and_scored() {
             message_kind(&message)
         );
     }
+    let query = messages::blind_query().encode();
+    assert_eq!(kind_of(&messages::blind_server(), &query), Ok(MessageKind::BlindAnswer));
 }
 
 #[test]
@@ -201,6 +223,76 @@ fn rerank_requests() {
         decode_as_everything(&bytes);
         serve(&SERVER, &bytes);
     });
+}
+
+#[test]
+fn blind_queries() {
+    static SOUND: LazyLock<Vec<u8>> = LazyLock::new(|| messages::blind_query().encode());
+    static SERVER: LazyLock<Server> = LazyLock::new(messages::blind_server);
+    check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {
+        let bytes = damage(&SOUND, script);
+        decode_as_everything(&bytes);
+        serve(&SERVER, &bytes);
+    });
+}
+
+#[test]
+fn blind_answers() {
+    static SOUND: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let query = messages::blind_query().encode();
+        messages::blind_server().handle(&CollectionName::default(), &query)
+    });
+    check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {
+        decode_as_everything(&damage(&SOUND, script));
+    });
+}
+
+/// The list of a commit's blocks is damaged: it is activated or refused, and what is activated is
+/// searched.
+#[test]
+fn lists_of_blocks() {
+    static SOUND: LazyLock<Vec<u8>> = LazyLock::new(|| messages::block_list().encode());
+    static QUERY: LazyLock<Vec<u8>> = LazyLock::new(|| messages::blind_query().encode());
+    check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {
+        let list = damage(&SOUND, script);
+        decode_as_everything(&list);
+        let server = messages::empty_server();
+        let collection = CollectionName::default();
+        for message in messages::blind_publish(list.clone()) {
+            serve(&server, &message);
+        }
+        let answer = server.handle(&collection, &QUERY);
+        if message_kind(&answer) == Ok(MessageKind::BlindAnswer) {
+            let limits = messages::limits();
+            let list = BlockList::decode(&list, &limits).expect("only lists are activated");
+            BlindAnswer::decode(&answer, 2, list.answer_bytes(), &limits)
+                .expect("an answer of the list's length to every query");
+        }
+    });
+}
+
+/// One of the messages of a publish is damaged and all are sent.
+#[test]
+fn publishes_of_blocks() {
+    static SOUND: LazyLock<Vec<Vec<u8>>> =
+        LazyLock::new(|| messages::blind_publish(messages::block_list().encode()));
+    static QUERY: LazyLock<Vec<u8>> = LazyLock::new(|| messages::blind_query().encode());
+    check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES + 1).for_each(
+        |input: &[u8]| {
+            let (which, script) = input.split_first().unwrap_or((&0, &[]));
+            let server = messages::empty_server();
+            for (at, sound) in SOUND.iter().enumerate() {
+                if at == usize::from(*which) % SOUND.len() {
+                    let bytes = damage(sound, script);
+                    decode_as_everything(&bytes);
+                    serve(&server, &bytes);
+                } else {
+                    serve(&server, sound);
+                }
+            }
+            server.handle(&CollectionName::default(), &QUERY);
+        },
+    );
 }
 
 #[test]
