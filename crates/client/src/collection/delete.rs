@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rand_core::CryptoRng;
 
-use super::change::Change;
+use super::rotated::Change;
 use crate::error::ClientError;
 use crate::vault::Vault;
 

@@ -10,9 +10,9 @@ use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
 use shard_protocol::{Epoch, RowHandle};
 
-use super::change::record_of;
 use super::chunk::RoutingRows;
 use super::journal::Journal;
+use super::rotated::record_of;
 use super::rows::stored_vectors_of;
 use super::{Collection, Names, drift_of, encode_settings, settings_of};
 use crate::canary::{draw_canaries, encode_canaries};

@@ -7,10 +7,10 @@ use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
 use shard_protocol::Epoch;
 
-use super::change::Change;
 use super::chunk::{encode_vectors, rows_per_chunk};
 use super::epoch::{Drift, FitPlan, Layout, SPANS_AT_ONCE, write_epoch};
 use super::journal::Journal;
+use super::rotated::Change;
 use super::settings_of;
 use crate::error::ClientError;
 use crate::keys::SaltedEpoch;

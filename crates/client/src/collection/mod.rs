@@ -7,20 +7,20 @@
 //! | module | content |
 //! |---|---|
 //! | `chunk` | rows as they are stored |
-//! | `change` | rows put and removed, chunk by chunk |
 //! | `ingest`, `delete`, `epoch` | the changes an owner makes |
 //! | `journal` | which documents a commit changed, for merging two copies |
+//! | `rotated` | rows put and removed, chunk by chunk |
 //! | `rows` | what the server gets of the documents; the documents' own vectors |
 //! | `verify` | every value opened and held against the others |
 //! | `export` | a vault for somebody who may only search |
 
-mod change;
 mod chunk;
 mod delete;
 mod epoch;
 mod export;
 mod ingest;
 mod journal;
+mod rotated;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -48,13 +48,13 @@ pub use ingest::{Documents, Ingested, ingest, synchronise};
 pub use rows::{DerivedRows, published_rows, stored_vectors};
 pub use verify::{Verified, verify_vault};
 
-pub(crate) use change::Change;
 pub(crate) use chunk::RoutingRows;
 #[cfg(test)]
 pub(crate) use chunk::RowRecord;
 #[cfg(feature = "remote")]
 pub(crate) use journal::came_from;
 pub(crate) use journal::{Changes, Fate};
+pub(crate) use rotated::Change;
 #[cfg(feature = "remote")]
 pub(crate) use rows::{all_rows, documents_of};
 #[cfg(feature = "remote")]
