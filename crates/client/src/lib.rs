@@ -76,5 +76,5 @@ pub use model::{Model, TuningRecord, WidthTried};
 pub use payload::PayloadError;
 pub use progress::{Progress, UNWATCHED, Watch};
 pub use search::{Answer, Cost, Hit, LayoutChoice, SearchOptions, Searcher, Timings};
-pub use settings::{CellCount, Choice, Settings, TransformKind};
+pub use settings::{CellCount, Choice, Protection, Settings, TransformKind};
 pub use shard_protocol::Transport;
