@@ -1,6 +1,7 @@
-//! Rows put and removed, chunk by chunk: what did not change is neither read nor written.
+//! Rows of a rotated collection put and removed, chunk by chunk: what did not change is neither read
+//! nor written.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
@@ -8,10 +9,6 @@ use shard_protocol::RowHandle;
 
 use super::chunk::{RoutingRows, RowRecord, encode_vectors, rows_per_chunk};
 use super::epoch::SPANS_AT_ONCE;
-use super::ingest::Documents;
-#[cfg(feature = "remote")]
-use super::journal::Changes;
-use super::journal::Journal;
 use super::rows::{read_vectors, stored_vectors_of, vectors_of};
 use super::{Collection, Names, drift_of, unusable};
 use crate::drift::ModelDrift;
@@ -26,10 +23,10 @@ use crate::vault::{Slot, Transaction};
 /// before it, if both fit.
 const THIN: usize = 4;
 
-/// A collection that is being changed.
-pub(crate) struct Change<'v> {
+/// A rotated collection that is being changed.
+pub(crate) struct RotatedChange<'v> {
     transaction: Transaction<'v>,
-    pub(super) collection: Collection,
+    collection: Collection,
     drift: ModelDrift,
     /// What happens to rows: by the place of their chunk and the row in it.
     edits: BTreeMap<usize, BTreeMap<usize, Edit>>,
@@ -98,9 +95,9 @@ fn length(vector: &[f32]) -> f32 {
     vector.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt() as f32
 }
 
-impl<'v> Change<'v> {
+impl<'v> RotatedChange<'v> {
     /// Begins to change a collection.
-    pub(crate) fn begin(transaction: Transaction<'v>) -> Result<Self, ClientError> {
+    pub(super) fn begin(transaction: Transaction<'v>) -> Result<Self, ClientError> {
         let before = transaction.before();
         let collection = Collection::read(transaction.vault(), before)?;
         let drift = drift_of(before)?;
@@ -123,20 +120,18 @@ impl<'v> Change<'v> {
         })
     }
 
-    /// The rows of these ids, where they are.
-    pub(crate) fn rows_of<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Vec<Option<u32>> {
-        let wanted: Vec<&str> = ids.collect();
-        let mut places: HashMap<&str, Option<u32>> = wanted.iter().map(|id| (*id, None)).collect();
-        for (row, id) in (0..).zip(self.collection.index.ids()) {
-            if let Some(place) = places.get_mut(id) {
-                *place = Some(row);
-            }
-        }
-        wanted.iter().map(|id| places[id]).collect()
+    /// The ids of all rows before the change, in order.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
+        self.collection.index.ids()
+    }
+
+    /// The width of the documents.
+    pub(super) fn width(&self) -> usize {
+        self.collection.model.split().width()
     }
 
     /// Removes rows.
-    pub(crate) fn remove(&mut self, rows: &[u32]) -> Result<(), ClientError> {
+    pub(super) fn remove(&mut self, rows: &[u32]) -> Result<(), ClientError> {
         let index = &self.collection.index;
         for &row in rows {
             let attempt = own_attempt(&self.collection.keys, index.id(row), index.handle(row));
@@ -150,24 +145,15 @@ impl<'v> Change<'v> {
         Ok(())
     }
 
-    /// Adds documents, or replaces those whose id is known. Returns how many are new, how many are
-    /// another vector than before; the rest is as it was. Called once for a change.
-    pub(crate) fn put(&mut self, documents: &Documents<'_>) -> Result<(usize, usize), ClientError> {
-        let width = self.collection.model.split().width();
-        shard_geometry::check_vector(width, documents.vectors.row(0))?;
-        let existing = self.rows_of(documents.ids.iter().map(String::as_str));
-        let unchanged = self.unchanged(documents, &existing)?;
-        let coming: Vec<usize> = (0..documents.ids.len()).filter(|&at| !unchanged[at]).collect();
-        if coming.is_empty() {
-            return Ok((0, 0));
-        }
-        let values: Vec<f32> =
-            coming.iter().flat_map(|&at| documents.vectors.row(at)).copied().collect();
-        let vectors = VectorSet::new(width, values)?;
+    /// Puts documents, each in the row that it has or in a new one. Called once for a change.
+    pub(super) fn put(
+        &mut self,
+        ids: Vec<String>,
+        vectors: VectorSet,
+        existing: &[Option<u32>],
+    ) -> Result<(), ClientError> {
         let placed = self.collection.model.place(&vectors)?;
-        let existing: Vec<Option<u32>> = coming.iter().map(|&at| existing[at]).collect();
-        let ids: Vec<String> = coming.iter().map(|&at| documents.ids[at].clone()).collect();
-        let handles = self.name(&ids, &existing);
+        let handles = self.name(&ids, existing);
         let replaced: Vec<u32> = existing.iter().flatten().copied().collect();
         self.forget(&replaced)?;
         self.drift.came(&placed.energies);
@@ -178,27 +164,11 @@ impl<'v> Change<'v> {
             }
         }
         self.incoming = Incoming { ids, vectors: vectors.into_values(), handles, placed };
-        Ok((self.appended.len(), replaced.len()))
-    }
-
-    /// Which of the documents are in the vault with this very vector.
-    fn unchanged(
-        &self,
-        documents: &Documents<'_>,
-        existing: &[Option<u32>],
-    ) -> Result<Vec<bool>, ClientError> {
-        let rows: Vec<u32> = existing.iter().flatten().copied().collect();
-        let held = self.vectors_of(&rows)?;
-        let width = self.collection.model.split().width();
-        let mut held = held.chunks_exact(width);
-        let same = |(at, row): (usize, &Option<u32>)| {
-            row.is_some() && held.next() == Some(documents.vectors.row(at))
-        };
-        Ok(existing.iter().enumerate().map(same).collect())
+        Ok(())
     }
 
     /// The vectors of rows, in their order.
-    fn vectors_of(&self, rows: &[u32]) -> Result<Vec<f32>, ClientError> {
+    pub(super) fn vectors_of(&self, rows: &[u32]) -> Result<Vec<f32>, ClientError> {
         vectors_of(self.transaction.before(), &self.collection, rows)
     }
 
@@ -232,51 +202,22 @@ impl<'v> Change<'v> {
     }
 
     /// Documents after the change.
-    pub(crate) fn documents(&self) -> usize {
+    pub(super) fn documents(&self) -> usize {
         self.collection.index.rows() + self.appended.len() - self.deleted.len()
     }
 
-    /// Writes what changed and commits; a change of nothing writes nothing.
-    pub(crate) fn commit(mut self, rng: &mut impl CryptoRng) -> Result<(), ClientError> {
-        if !self.is_any() {
-            return Ok(());
-        }
-        self.write(rng)?;
-        let journal = Journal::Documents { put: self.incoming.ids, deleted: self.deleted };
-        journal.record(&mut self.transaction, rng)?;
-        Ok(self.transaction.commit(rng)?)
+    /// The transaction, and the ids of documents that were put and deleted.
+    pub(super) fn into_parts(self) -> (Transaction<'v>, Vec<String>, Vec<String>) {
+        (self.transaction, self.incoming.ids, self.deleted)
     }
 
-    /// As [`Change::commit`], where the change repeats those of other commits. It is committed also
-    /// where nothing changes, so that it is known to have been repeated.
-    #[cfg(feature = "remote")]
-    pub(crate) fn commit_repeated(
-        mut self,
-        changes: &Changes,
-        rng: &mut impl CryptoRng,
-    ) -> Result<(), ClientError> {
-        if self.is_any() {
-            self.write(rng)?;
-        }
-        let origin = |id: String| {
-            let from = changes.origins.get(&id).copied().or(changes.first);
-            (id, from.unwrap_or_default())
-        };
-        let journal = Journal::Merged {
-            put: self.incoming.ids.into_iter().map(origin).collect(),
-            deleted: self.deleted.into_iter().map(origin).collect(),
-            repeated: changes.commits.iter().copied().collect(),
-        };
-        journal.record(&mut self.transaction, rng)?;
-        Ok(self.transaction.commit(rng)?)
-    }
-
-    fn is_any(&self) -> bool {
+    /// Whether anything changes.
+    pub(super) fn is_any(&self) -> bool {
         !self.edits.is_empty() || !self.appended.is_empty()
     }
 
     /// Writes what changed.
-    fn write(&mut self, rng: &mut impl CryptoRng) -> Result<(), ClientError> {
+    pub(super) fn write(&mut self, rng: &mut impl CryptoRng) -> Result<(), ClientError> {
         let rebuilt = self.rebuild()?;
         write_chunks(&mut self.transaction, &rebuilt, rng)?;
         let names = Names { first_attempt: self.first_attempt, rows: self.documents() as u64 };
