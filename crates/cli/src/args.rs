@@ -234,6 +234,7 @@ impl Init {
             d_pub: self.d_pub,
             candidates: self.candidates,
             seed: self.seed,
+            ..defaults
         }
     }
 }

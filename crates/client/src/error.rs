@@ -10,6 +10,7 @@ use shard_protocol::CollectionState;
 use shard_protocol::{
     CandidateError, CommitName, DecodeError, Refusal, RefusalCode, Revision, RowHandle,
 };
+use shard_rlwe::blind::ShapeError;
 #[cfg(feature = "slots")]
 use shard_rlwe::slots::SlotsError;
 use shard_rlwe::{EntropyError, OperandOverflow, SessionSpent};
@@ -17,6 +18,7 @@ use shard_rlwe::{EntropyError, OperandOverflow, SessionSpent};
 use crate::payload::PayloadError;
 #[cfg(feature = "remote")]
 use crate::remote::{BackupError, Head, Lineage, RemoteError};
+use crate::settings::Protection;
 use crate::vault::VaultError;
 
 /// Why the client could not do what it was asked.
@@ -37,6 +39,17 @@ pub enum ClientError {
     /// Nothing has been ingested yet.
     #[error("the vault is empty: ingest documents first")]
     Empty,
+    /// The vault is protected in another way than what was asked of it takes.
+    #[error("this vault is {protection}: {reason}")]
+    OtherProtection {
+        /// How it is protected.
+        protection: Protection,
+        /// Why that does not go with what was asked.
+        reason: &'static str,
+    },
+    /// Blocks that cannot be.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
     /// A setting that cannot be.
     #[error("{0}")]
     Setting(String),

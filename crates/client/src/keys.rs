@@ -33,6 +33,7 @@ use rand_core::CryptoRng;
 use sha2::Sha256;
 use shard_geometry::{OrthogonalKey, StructuredKey, Transform};
 use shard_protocol::{CellHandle, Epoch, Row, RowHandle};
+use shard_rlwe::blind::EpochKey;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::settings::TransformKind;
@@ -139,6 +140,11 @@ pub(crate) fn vault_id(master: &MasterSecret) -> VaultId {
 /// The key under which a vault's values are sealed that whoever may search can open.
 pub(crate) fn value_key(secret: &EpochSecret) -> Zeroizing<[u8; 32]> {
     expand(secret.expose(), "vault values", &[])
+}
+
+/// The key of an epoch's encrypted rows and queries.
+pub(crate) fn blind_key(secret: &EpochSecret) -> EpochKey {
+    EpochKey::new(*expand(secret.expose(), "blind", &[]))
 }
 
 /// `HKDF-Extract("shard/v1", master)`.

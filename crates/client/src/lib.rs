@@ -5,8 +5,10 @@
 //! * [`vault`]: the owner's directory, sealed and atomic.
 //! * [`Collection`]: a vault opened for use: [`Model`], [`Index`] and [`KeySchedule`] together. It
 //!   borrows nothing, so it can be shared between threads and searchers.
-//! * [`ingest`], [`delete_documents`], [`refit`], [`rekey`]: what changes a collection, each all or
-//!   nothing. [`ModelDrift`] says when a refit is due. [`export_query_vault`]: a vault that can only
+//! * [`BlindCollection`]: the same of a vault whose rows are encrypted: the places of all rows and the
+//!   keys of its blocks. [`Protection`] says which of the two a vault is.
+//! * [`ingest`], [`delete_documents`], [`refit`], [`rekey`], [`compact`]: what changes a collection,
+//!   each all or nothing. [`ModelDrift`] says when a refit is due. [`export_query_vault`]: a vault that can only
 //!   search.
 //! * [`Searcher`]: searches through a server, and holds what outlives one search.
 //! * [`Transport`]: how a request reaches a server; the embedded one and a network look alike.
@@ -20,6 +22,7 @@
 //! | `keys` | every key and every name that the server knows, from one master secret |
 //! | `index` | what the client keeps of every row |
 //! | `collection` | what changes a collection, and the way into it |
+//! | `blind` | the same where rows are encrypted and lie in blocks |
 //! | `protect`, `canary` | a document's journey to a stored row; rows that are no documents |
 //! | `drift` | whether the model still fits |
 //! | `search` | a query's journey |
@@ -37,6 +40,7 @@
 //!
 //! No server (this crate never depends on it), no text encoders, no files but the vault's own.
 
+mod blind;
 mod canary;
 #[cfg_attr(
     not(feature = "remote"),
@@ -63,10 +67,11 @@ mod transport;
 )]
 pub mod vault;
 
+pub use blind::{BlindCollection, BlindHead, BlockPlaces, Compacted, block_file_name, compact};
 pub use collection::{
     Collection, Deleted, DerivedRows, Documents, Ingested, MissingIds, NewEpoch, Verified,
     create_vault, delete_documents, export_query_vault, ingest, model_drift, published_rows, refit,
-    rekey, stored_vectors, synchronise, vault_settings, verify_vault,
+    rekey, stored_documents, stored_vectors, synchronise, vault_settings, verify_vault,
 };
 pub use drift::{Balance, Figures, ModelDrift, RefitReason};
 pub use error::ClientError;
@@ -76,5 +81,5 @@ pub use model::{Model, TuningRecord, WidthTried};
 pub use payload::PayloadError;
 pub use progress::{Progress, UNWATCHED, Watch};
 pub use search::{Answer, Cost, Hit, LayoutChoice, SearchOptions, Searcher, Timings};
-pub use settings::{CellCount, Choice, Settings, TransformKind};
+pub use settings::{CellCount, Choice, Protection, Settings, TransformKind};
 pub use shard_protocol::Transport;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use shard_geometry::{Cells, CellsError, SplitError, TuneError};
 use shard_protocol::Limits;
+use shard_rlwe::blind::{Link, QueryRank, Shape, ShapeError, TILES, choose_tile};
 
 use crate::error::ClientError;
 
@@ -17,6 +18,32 @@ const MOST_AUTOMATIC_CELLS: usize = 256;
 
 /// The widest vectors that are taken: the basis of a model has the square of it in numbers.
 const WIDEST: usize = 4096;
+
+/// What hides the documents from the server.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protection {
+    /// Rows and queries are encrypted, and every row is scored.
+    Blind,
+    /// Rows are rotated under a secret key of their cell, and a shortlist is scored.
+    Rotated,
+}
+
+impl Protection {
+    /// That of settings which do not name one: there was no other.
+    fn of_earlier_vaults() -> Self {
+        Self::Rotated
+    }
+}
+
+impl std::fmt::Display for Protection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Blind => "blind",
+            Self::Rotated => "rotated",
+        })
+    }
+}
 
 /// How many keys there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -61,17 +88,22 @@ pub enum TransformKind {
     Structured,
 }
 
-/// A figure that is given, or measured when the model is fitted.
+/// A figure that is given, or found when the first documents come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Choice {
-    /// The smallest that meets the recall target on a held-out sample.
+    /// The best for these documents: of a prefix or a shortlist the smallest that meets the recall
+    /// target on a held-out sample, of tiles the fastest.
     Auto,
     /// This one.
     Fixed(usize),
 }
 
 impl Choice {
+    fn automatic() -> Self {
+        Self::Auto
+    }
+
     /// The figure, if it is given.
     pub fn fixed(self) -> Option<usize> {
         match self {
@@ -81,9 +113,19 @@ impl Choice {
     }
 }
 
-/// Everything that shapes a model.
+/// Everything that shapes a collection. Tiles and the rank of queries are those of a blind one; the
+/// others are those of a rotated one's model.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Settings {
+    /// What hides the documents from the server.
+    #[serde(default = "Protection::of_earlier_vaults")]
+    pub protection: Protection,
+    /// Width of the tiles that encrypted rows are cut into.
+    #[serde(default = "Choice::automatic")]
+    pub tile: Choice,
+    /// How many secrets hide a query.
+    #[serde(default, with = "rank_as_number")]
+    pub query_rank: QueryRank,
     /// Number of keys.
     pub cells: CellCount,
     /// Family of keys.
@@ -100,13 +142,28 @@ impl Settings {
     /// Default number of cells.
     pub const DEFAULT_CELLS: CellCount = CellCount::Auto;
 
-    /// The defaults for a number of keys: a dense key per cell, a fast one per document.
+    /// The defaults of a blind collection.
+    pub fn blind() -> Self {
+        Self { protection: Protection::Blind, ..Self::new(Self::DEFAULT_CELLS) }
+    }
+
+    /// The defaults of a rotated collection for a number of keys: a dense key per cell, a fast one per
+    /// document.
     pub fn new(cells: CellCount) -> Self {
         let transform = match cells {
             CellCount::Auto | CellCount::Cells(_) => TransformKind::Orthogonal,
             CellCount::Micro => TransformKind::Structured,
         };
-        Self { cells, transform, d_pub: Choice::Auto, candidates: Choice::Auto, seed: 2026 }
+        Self {
+            protection: Protection::Rotated,
+            tile: Choice::Auto,
+            query_rank: QueryRank::One,
+            cells,
+            transform,
+            d_pub: Choice::Auto,
+            candidates: Choice::Auto,
+            seed: 2026,
+        }
     }
 
     /// The same with another number of keys, and the family of keys that goes with it.
@@ -122,6 +179,20 @@ impl Settings {
     /// # Errors
     /// That says which setting, and what is possible.
     pub fn check(&self) -> Result<(), ClientError> {
+        match self.protection {
+            Protection::Blind => self.check_tile(),
+            Protection::Rotated => self.check_model(),
+        }
+    }
+
+    fn check_tile(&self) -> Result<(), ClientError> {
+        match self.tile.fixed().filter(|tile| !TILES.contains(tile)) {
+            Some(tile) => Err(ShapeError::Tile(tile).into()),
+            None => Ok(()),
+        }
+    }
+
+    fn check_model(&self) -> Result<(), ClientError> {
         let refuse = |problem: String| Err(ClientError::Setting(problem));
         if let CellCount::Cells(count) = self.cells
             && !(1..=Cells::MAX).contains(&count)
@@ -148,6 +219,18 @@ impl Settings {
             ));
         }
         Ok(())
+    }
+
+    /// How a blind collection that begins with so many documents of a width lies in blocks.
+    pub(crate) fn shape_for(&self, documents: usize, width: usize) -> Result<Shape, ClientError> {
+        let shape = match self.tile {
+            Choice::Fixed(tile) => Shape::new(width, tile, self.query_rank)?,
+            Choice::Auto => {
+                let fastest = choose_tile(documents, width, self.query_rank, Link::default())?;
+                fastest.first().expect("every dimension has a width").shape
+            }
+        };
+        Ok(shape)
     }
 
     /// Refuses what documents of this number and width cannot satisfy, before a model is fitted to
@@ -182,6 +265,24 @@ impl Default for Settings {
     }
 }
 
+/// The rank of queries as the number of secrets.
+mod rank_as_number {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use shard_rlwe::blind::QueryRank;
+
+    pub(super) fn serialize<S: Serializer>(rank: &QueryRank, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(rank.secrets() as u64)
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<QueryRank, D::Error> {
+        match u64::deserialize(from)? {
+            1 => Ok(QueryRank::One),
+            2 => Ok(QueryRank::Two),
+            other => Err(D::Error::custom(format!("queries of rank {other}: it is 1 or 2"))),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,6 +301,35 @@ mod tests {
         assert_eq!(read(r#"{"cells":256}"#), CellCount::Cells(256));
         assert_eq!(read(r#""micro""#), CellCount::Micro);
         assert_eq!(serde_json::to_string(&CellCount::Auto).unwrap(), r#""auto""#);
+    }
+
+    #[test]
+    fn settings_without_a_protection_are_rotated_and_blind_ones_come_back() {
+        let text = r#"{"cells":"auto","transform":"orthogonal","d_pub":"auto","candidates":"auto","seed":2026}"#;
+        let earlier: Settings = serde_json::from_str(text).unwrap();
+        assert_eq!(earlier, Settings::default());
+        assert_eq!(earlier.protection, Protection::Rotated);
+        let blind =
+            Settings { tile: Choice::Fixed(64), query_rank: QueryRank::Two, ..Settings::blind() };
+        let text = serde_json::to_string(&blind).unwrap();
+        assert!(text.contains(r#""protection":"blind""#) && text.contains(r#""query_rank":2"#));
+        assert_eq!(serde_json::from_str::<Settings>(&text).unwrap(), blind);
+        let third = text.replace(r#""query_rank":2"#, r#""query_rank":3"#);
+        assert!(serde_json::from_str::<Settings>(&third).is_err());
+    }
+
+    #[test]
+    fn tiles_are_those_given_or_the_fastest_for_these_documents() {
+        let tile = |tile| Settings { tile, ..Settings::blind() };
+        assert!(tile(Choice::Fixed(24)).check().unwrap_err().to_string().contains("width 24"));
+        assert!(tile(Choice::Fixed(256)).check().is_ok());
+        let shape = tile(Choice::Fixed(64)).shape_for(10, 384).unwrap();
+        assert_eq!((shape.tile(), shape.dimension()), (64, 384));
+        let of = |documents| tile(Choice::Auto).shape_for(documents, 384).unwrap().tile();
+        assert!(of(100) > of(1_000_000), "few documents have wide tiles");
+        for width in [1, 4097] {
+            assert!(tile(Choice::Auto).shape_for(10, width).is_err());
+        }
     }
 
     #[test]

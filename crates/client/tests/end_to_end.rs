@@ -118,7 +118,7 @@ fn every_width_works_end_to_end() {
         // To draw an orthogonal key takes the cube of the width.
         let (cells, transform) = match width {
             ..1000 => (16, TransformKind::Orthogonal),
-            ..1500 => (2, TransformKind::Orthogonal),
+            1000..1500 => (2, TransformKind::Orthogonal),
             _ => (16, TransformKind::Structured),
         };
         let settings = Settings { transform, ..settings(CellCount::Cells(cells)) };

@@ -323,7 +323,7 @@ pub(super) fn is_half(values: &[f32]) -> bool {
 }
 
 /// The value of a chunk's vectors.
-pub(super) fn encode_vectors(values: &[f32], width: usize) -> Vec<u8> {
+pub(crate) fn encode_vectors(values: &[f32], width: usize) -> Vec<u8> {
     let mut writer = Writer::new(VECTORS_VERSION);
     writer.u64(width as u64);
     if is_half(values) {
@@ -339,7 +339,7 @@ pub(super) fn encode_vectors(values: &[f32], width: usize) -> Vec<u8> {
 }
 
 /// Reads the vectors of a chunk.
-pub(super) fn decode_vectors(bytes: &[u8], width: usize) -> Result<Vec<f32>, PayloadError> {
+pub(crate) fn decode_vectors(bytes: &[u8], width: usize) -> Result<Vec<f32>, PayloadError> {
     let mut reader = Reader::new(bytes, VECTORS_VERSION)?;
     let found = reader.size()?;
     let [precision] = reader.array()?;

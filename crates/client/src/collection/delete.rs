@@ -55,7 +55,7 @@ pub fn delete_documents(
         return Err(ClientError::UnknownIds(missing));
     }
     let rows: Vec<u32> = rows.into_iter().collect();
-    let documents = change.collection.index().rows() - rows.len();
+    let documents = change.documents() - rows.len();
     if documents == 0 {
         return Err(ClientError::NothingLeft(rows.len()));
     }

@@ -10,11 +10,12 @@ use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
 use shard_protocol::{Epoch, RowHandle};
 
-use super::change::record_of;
 use super::chunk::RoutingRows;
 use super::journal::Journal;
+use super::rotated::record_of;
 use super::rows::stored_vectors_of;
-use super::{Collection, Names, drift_of, encode_settings, settings_of};
+use super::{Collection, Names, drift_of, encode_settings, require_rotated, settings_of};
+use crate::blind;
 use crate::canary::{draw_canaries, encode_canaries};
 use crate::drift::ModelDrift;
 use crate::error::ClientError;
@@ -38,7 +39,7 @@ pub struct NewEpoch {
 /// new epoch with it. With `cells`, the vault goes over to another number of keys.
 ///
 /// # Errors
-/// When the vault is empty, a query vault or being written to, no model can be fitted, or the disk
+/// When the vault is empty, blind, a query vault or being written to, no model can be fitted, or the disk
 /// refuses. Nothing has changed then.
 pub fn refit(
     vault: &mut Vault,
@@ -49,6 +50,7 @@ pub fn refit(
 ) -> Result<NewEpoch, ClientError> {
     vault.require_owner("be refitted")?;
     let mut transaction = vault.transaction(rng)?;
+    require_rotated(transaction.before())?;
     let held = Held::read(&transaction)?;
     let mut settings = settings_of(transaction.before())?;
     if let Some(cells) = cells {
@@ -64,7 +66,8 @@ pub fn refit(
     Ok(begun)
 }
 
-/// Begins a new epoch with the same model: fresh keys, names and canaries. Query vaults exported
+/// Begins a new epoch with the same model: fresh keys, names and canaries; in a blind vault fresh keys
+/// and tags of all blocks. Query vaults exported
 /// before hold the secret of another epoch, and find nothing in this one.
 ///
 /// # Errors
@@ -77,6 +80,9 @@ pub fn rekey(
 ) -> Result<NewEpoch, ClientError> {
     vault.require_owner("be rekeyed")?;
     let transaction = vault.transaction(rng)?;
+    if transaction.before().contains(Slot::Blind) {
+        return blind::rekey(transaction, watch, rng);
+    }
     let mut held = Held::read(&transaction)?;
     let epoch = held.next_epoch(rng);
     let drift = drift_of(transaction.before())?;

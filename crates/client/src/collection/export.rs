@@ -1,9 +1,9 @@
 //! A vault for somebody who may search and nothing else.
 //!
 //! It holds the secret of the present epoch in place of the master secret, and of the owner's vault
-//! what searching needs: model, canaries and routing, sealed under a key of the epoch as they are;
-//! no vectors and no settings. Whoever has it can do what searching takes: route, rotate queries,
-//! name rows, read ids and prefixes. It cannot make the keys of another epoch, so the next
+//! what searching needs, sealed under a key of the epoch as it is: model, canaries and routing, or the
+//! head and the places of a blind one's blocks; no vectors and no settings. Whoever has it can do what
+//! searching takes: route, rotate or encrypt queries, name rows, read ids and prefixes. It cannot make the keys of another epoch, so the next
 //! [`rekey`](crate::rekey) or [`refit`](crate::refit) revokes it.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use rand_core::CryptoRng;
 use super::read_model;
 use crate::error::ClientError;
 use crate::keys::epoch_secret;
-use crate::vault::{KdfCost, Unlock, Vault};
+use crate::vault::{KdfCost, Slot, Unlock, Vault};
 
 /// Makes a query vault of the collection as it is now, in `directory`, which must be empty or not
 /// exist; `unlock` is what its holder will open it with.
@@ -30,7 +30,11 @@ pub fn export_query_vault(
 ) -> Result<Vault, ClientError> {
     vault.require_owner("be exported")?;
     let snapshot = vault.snapshot()?;
-    let model = read_model(&snapshot)?;
-    let secret = epoch_secret(vault.master()?, model.salted_epoch());
+    let epoch = if snapshot.contains(Slot::Blind) {
+        snapshot.root().header.epoch.ok_or(ClientError::Empty)?
+    } else {
+        *read_model(&snapshot)?.salted_epoch()
+    };
+    let secret = epoch_secret(vault.master()?, &epoch);
     Ok(Vault::create_query(directory, secret, unlock, cost, &snapshot, rng)?)
 }

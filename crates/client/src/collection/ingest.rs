@@ -12,17 +12,19 @@ use super::chunk::{encode_vectors, rows_per_chunk};
 use super::epoch::{Drift, FitPlan, Layout, SPANS_AT_ONCE, write_epoch};
 use super::journal::Journal;
 use super::settings_of;
+use crate::blind;
 use crate::error::ClientError;
 use crate::keys::SaltedEpoch;
 use crate::model::Model;
 use crate::progress::Watch;
+use crate::settings::{Protection, Settings};
 use crate::vault::{Slot, Transaction, Vault};
 
 /// Longest id that is stored.
 const MAX_ID_BYTES: usize = 65_535;
 
 /// The epoch of a first ingest.
-const FIRST_EPOCH: Epoch = Epoch(1);
+pub(crate) const FIRST_EPOCH: Epoch = Epoch(1);
 
 /// What an ingest did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +37,7 @@ pub struct Ingested {
     pub unchanged: usize,
     /// Documents removed because they were not among those given.
     pub deleted: usize,
-    /// Whether the model was fitted to these documents.
+    /// Whether a model was fitted to these documents.
     pub fitted: bool,
 }
 
@@ -56,9 +58,10 @@ enum Others {
     Delete,
 }
 
-/// Adds documents, or replaces those whose id is known. The first ingest fits the model; later ones
-/// record how far the documents move away from it ([`model_drift`](crate::model_drift)). Either all of it is
-/// in the vault afterwards or nothing has changed.
+/// Adds documents, or replaces those whose id is known. In a rotated vault the first ingest fits the
+/// model, and later ones record how far the documents move away from it
+/// ([`model_drift`](crate::model_drift)); in a blind one the first chooses how rows lie in blocks. Either
+/// all of it is in the vault afterwards or nothing has changed.
 ///
 /// # Errors
 /// When the documents do not fit the collection, the vault is a query vault or is being written to,
@@ -97,8 +100,13 @@ fn take(
     check_ids(documents)?;
     // The lock comes before the work: of two ingests at once, the second ends here.
     let transaction = vault.transaction(rng)?;
-    if !transaction.before().contains(Slot::Model) {
-        return first(transaction, documents, watch, rng);
+    let before = transaction.before();
+    if !before.contains(Slot::Model) && !before.contains(Slot::Blind) {
+        let settings = settings_of(before)?;
+        return match settings.protection {
+            Protection::Rotated => first(transaction, &settings, documents, watch, rng),
+            Protection::Blind => blind::first(transaction, &settings, documents, watch, rng),
+        };
     }
     let mut change = Change::begin(transaction)?;
     let surplus = match others {
@@ -115,15 +123,15 @@ fn take(
 /// Fits a model to the first documents, and writes everything.
 fn first(
     mut transaction: Transaction<'_>,
+    settings: &Settings,
     documents: &Documents<'_>,
     watch: &Watch<'_>,
     rng: &mut impl CryptoRng,
 ) -> Result<Ingested, ClientError> {
-    let settings = settings_of(transaction.before())?;
     let epoch = SaltedEpoch::begin(FIRST_EPOCH, rng);
     let (vectors, queries) = (documents.vectors, documents.sample_queries);
-    let plan = FitPlan::new(&settings, vectors, queries, watch);
-    let fitted = Model::fit(&settings, epoch, vectors, queries, &plan.fitting())?;
+    let plan = FitPlan::new(settings, vectors, queries, watch);
+    let fitted = Model::fit(settings, epoch, vectors, queries, &plan.fitting())?;
     let width = documents.vectors.width();
     let capacity = rows_per_chunk(documents.vectors.values(), width);
     let rows = documents.ids.len();
@@ -151,8 +159,7 @@ fn first(
 /// The rows whose id is none of these.
 fn rows_without(change: &Change<'_>, ids: &[String]) -> Vec<u32> {
     let given: HashSet<&str> = ids.iter().map(String::as_str).collect();
-    let held = (0..).zip(change.collection.index().ids());
-    held.filter(|(_, id)| !given.contains(id)).map(|(row, _)| row).collect()
+    change.rows().filter(|(_, id)| !given.contains(id)).map(|(row, _)| row).collect()
 }
 
 fn check_ids(documents: &Documents<'_>) -> Result<(), ClientError> {

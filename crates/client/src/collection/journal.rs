@@ -128,7 +128,7 @@ impl Journal {
     }
 
     /// Records what a commit does, and forgets commits of long ago.
-    pub(super) fn record(
+    pub(crate) fn record(
         &self,
         transaction: &mut Transaction<'_>,
         rng: &mut impl CryptoRng,

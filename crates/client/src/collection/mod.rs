@@ -1,13 +1,15 @@
 //! A vault opened for use: model, routing index and keys together.
 //!
-//! Reading is [`Collection::open`]. Whatever changes a collection takes the vault's writer lock
+//! Reading is [`Collection::open`], of a rotated vault; that of a blind one is
+//! [`BlindCollection::open`](crate::BlindCollection::open). Whatever changes a collection takes the vault's writer lock
 //! first, writes the chunks that changed, and commits once: see `ingest`, `delete`, `epoch`.
 //! `export` makes a vault for somebody who may only search.
 //!
 //! | module | content |
 //! |---|---|
 //! | `chunk` | rows as they are stored |
-//! | `change` | rows put and removed, chunk by chunk |
+//! | `change` | rows put and removed, however they are protected |
+//! | `rotated` | the same chunk by chunk, where they are rotated |
 //! | `ingest`, `delete`, `epoch` | the changes an owner makes |
 //! | `journal` | which documents a commit changed, for merging two copies |
 //! | `rows` | what the server gets of the documents; the documents' own vectors |
@@ -21,6 +23,7 @@ mod epoch;
 mod export;
 mod ingest;
 mod journal;
+mod rotated;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -31,6 +34,7 @@ use std::path::Path;
 use rand_core::CryptoRng;
 use shard_protocol::{CommitName, Epoch, Revision};
 
+use crate::blind::settings_of_head;
 use crate::canary::decode_canaries;
 use crate::drift::ModelDrift;
 use crate::error::ClientError;
@@ -38,25 +42,27 @@ use crate::index::Index;
 use crate::keys::{KeySchedule, VaultId};
 use crate::model::Model;
 use crate::payload::{PayloadError, Reader, Writer};
-use crate::settings::Settings;
+use crate::settings::{Protection, Settings};
 use crate::vault::{EpochSecret, KdfCost, Slot, Snapshot, Unlock, Vault, VaultAccess};
 
 pub use delete::{Deleted, MissingIds, delete_documents};
 pub use epoch::{NewEpoch, refit, rekey};
 pub use export::export_query_vault;
 pub use ingest::{Documents, Ingested, ingest, synchronise};
-pub use rows::{DerivedRows, published_rows, stored_vectors};
+pub use rows::{DerivedRows, published_rows, stored_documents, stored_vectors};
 pub use verify::{Verified, verify_vault};
 
 pub(crate) use change::Change;
-pub(crate) use chunk::RoutingRows;
 #[cfg(test)]
 pub(crate) use chunk::RowRecord;
+pub(crate) use chunk::{RoutingRows, decode_vectors, encode_vectors};
+pub(crate) use ingest::FIRST_EPOCH;
 #[cfg(feature = "remote")]
 pub(crate) use journal::came_from;
-pub(crate) use journal::{Changes, Fate};
+pub(crate) use journal::{Changes, Fate, Journal};
 #[cfg(feature = "remote")]
-pub(crate) use rows::{all_rows, documents_of};
+pub(crate) use rows::all_rows;
+pub(crate) use rows::documents_where;
 #[cfg(feature = "remote")]
 pub(crate) use verify::verify_commit;
 
@@ -67,12 +73,37 @@ pub struct Collection {
     model: Model,
     index: Index,
     keys: KeySchedule,
-    revision: Revision,
-    commit: CommitName,
-    /// Names of the commits that led here, from generation 0 on; none in a query vault.
-    history: Vec<CommitName>,
+    position: Position,
     vault: VaultId,
     access: VaultAccess,
+}
+
+/// Which commit of its vault a collection was read from.
+pub(crate) struct Position {
+    pub(crate) revision: Revision,
+    pub(crate) commit: CommitName,
+    /// Names of the commits that led here, from generation 0 on; none in a query vault.
+    history: Vec<CommitName>,
+}
+
+impl Position {
+    pub(crate) fn of(snapshot: &Snapshot) -> Result<Self, ClientError> {
+        let header = &snapshot.root().header;
+        Ok(Self {
+            revision: Revision(header.generation),
+            commit: header.commit,
+            history: snapshot.whole_history()?,
+        })
+    }
+
+    /// The vault's commit at a revision; `None` where its history has none.
+    pub(crate) fn commit_at(&self, revision: Revision) -> Option<CommitName> {
+        if revision == self.revision {
+            return Some(self.commit);
+        }
+        let at = usize::try_from(revision.0).ok().filter(|&at| at > 0)?;
+        self.history.get(at).copied()
+    }
 }
 
 /// Makes a vault that remembers its settings and holds no documents.
@@ -92,12 +123,38 @@ fn encode_settings(settings: &Settings) -> Vec<u8> {
     serde_json::to_vec(settings).expect("settings are plain data")
 }
 
-/// The settings of a vault. A query vault has those that its model was fitted with.
+/// The settings of a vault. A query vault has those that its model was fitted with, or its blocks
+/// are of.
 pub fn vault_settings(vault: &Vault) -> Result<Settings, ClientError> {
     let snapshot = vault.snapshot()?;
     match vault.access() {
         VaultAccess::Owner => settings_of(&snapshot),
+        VaultAccess::Query if snapshot.contains(Slot::Blind) => settings_of_head(&snapshot),
         VaultAccess::Query => Ok(read_model(&snapshot)?.settings().clone()),
+    }
+}
+
+/// Refuses what takes a model.
+fn require_rotated(snapshot: &Snapshot) -> Result<(), ClientError> {
+    if settings_of(snapshot)?.protection == Protection::Blind {
+        return Err(blind_has_no_model());
+    }
+    Ok(())
+}
+
+fn blind_has_no_model() -> ClientError {
+    ClientError::OtherProtection {
+        protection: Protection::Blind,
+        reason: "nothing is fitted to its documents, so there is no model that could move away from \
+                 them or be fitted again",
+    }
+}
+
+/// Why a vault with a model cannot be read as a blind one.
+pub(crate) fn rotated_only_has_a_model() -> ClientError {
+    ClientError::OtherProtection {
+        protection: Protection::Rotated,
+        reason: "its documents are rows under a model and lie in no blocks",
     }
 }
 
@@ -109,10 +166,12 @@ fn settings_of(snapshot: &Snapshot) -> Result<Settings, ClientError> {
 /// How far the documents have moved away from the model since it was fitted.
 ///
 /// # Errors
-/// When the vault is empty, or a query vault, which does not know.
+/// When the vault is empty or blind, or a query vault, which does not know.
 pub fn model_drift(vault: &Vault) -> Result<ModelDrift, ClientError> {
     vault.require_owner("say whether a refit is due")?;
-    drift_of(&vault.snapshot()?)
+    let snapshot = vault.snapshot()?;
+    require_rotated(&snapshot)?;
+    drift_of(&snapshot)
 }
 
 fn drift_of(snapshot: &Snapshot) -> Result<ModelDrift, ClientError> {
@@ -123,6 +182,12 @@ fn drift_of(snapshot: &Snapshot) -> Result<ModelDrift, ClientError> {
 }
 
 fn read_model(snapshot: &Snapshot) -> Result<Model, ClientError> {
+    if snapshot.contains(Slot::Blind) {
+        return Err(ClientError::OtherProtection {
+            protection: Protection::Blind,
+            reason: "its documents lie in blocks and have neither a model nor rotated rows",
+        });
+    }
     if !snapshot.contains(Slot::Model) {
         return Err(ClientError::Empty);
     }
@@ -160,7 +225,8 @@ impl Names {
     }
 }
 
-fn unusable(file: &'static str) -> impl Fn(PayloadError) -> ClientError {
+/// An error about the contents of a value.
+pub(crate) fn unusable(file: &'static str) -> impl Fn(PayloadError) -> ClientError {
     move |problem| ClientError::Payload { file, problem }
 }
 
@@ -168,7 +234,7 @@ impl Collection {
     /// Reads model and index of a vault's latest commit.
     ///
     /// # Errors
-    /// When nothing was ingested yet, or the vault is damaged.
+    /// When nothing was ingested yet, or the vault is blind or damaged.
     pub fn open(vault: &Vault) -> Result<Self, ClientError> {
         Self::read(vault, &vault.snapshot()?)
     }
@@ -206,15 +272,12 @@ impl Collection {
             None => KeySchedule::new(vault.master()?, model.salted_epoch()),
             Some(secret) => KeySchedule::of_epoch(EpochSecret::from_bytes(secret.expose())),
         };
-        let header = &snapshot.root().header;
         Ok(Self {
             model,
             index,
             keys,
-            revision: Revision(header.generation),
-            commit: header.commit,
-            history: snapshot.whole_history()?,
-            vault: header.vault,
+            position: Position::of(snapshot)?,
+            vault: snapshot.root().header.vault,
             access: vault.access(),
         })
     }
@@ -252,20 +315,16 @@ impl Collection {
 
     /// Which state of the vault this is: its generation.
     pub fn revision(&self) -> Revision {
-        self.revision
+        self.position.revision
     }
 
     /// The vault's commit at a revision; `None` where its history has none.
     pub fn commit_at(&self, revision: Revision) -> Option<CommitName> {
-        if revision == self.revision {
-            return Some(self.commit);
-        }
-        let at = usize::try_from(revision.0).ok().filter(|&at| at > 0)?;
-        self.history.get(at).copied()
+        self.position.commit_at(revision)
     }
 
     /// The name of that state.
     pub fn commit(&self) -> CommitName {
-        self.commit
+        self.position.commit
     }
 }

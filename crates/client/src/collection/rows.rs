@@ -9,6 +9,7 @@ use shard_protocol::{Leak, Row, RowBatch, RowHandle, declassify};
 
 use super::chunk::decode_vectors;
 use super::{Collection, unusable};
+use crate::blind::{BlindCollection, documents_of};
 use crate::error::ClientError;
 use crate::index::ChunkSpan;
 use crate::model::Model;
@@ -20,7 +21,7 @@ use crate::vault::{Slot, Snapshot, Vault, VaultAccess};
 /// What the server would hold: every row of the current epoch.
 ///
 /// # Errors
-/// When the vault is empty, or a query vault, which has no rows.
+/// When the vault is empty or blind, or a query vault, which has no rows.
 pub fn published_rows(vault: &Vault) -> Result<RowBatch, ClientError> {
     refuse_query_vault(vault)?;
     let snapshot = vault.snapshot()?;
@@ -88,7 +89,7 @@ impl DerivedRows {
     /// The rows of a vault's latest commit.
     ///
     /// # Errors
-    /// When the vault is empty, or a query vault, which has no rows.
+    /// When the vault is empty or blind, or a query vault, which has no rows.
     pub fn open(vault: &Vault) -> Result<Self, ClientError> {
         refuse_query_vault(vault)?;
         let snapshot = vault.snapshot()?;
@@ -190,8 +191,28 @@ pub(super) fn vectors_of(
 pub fn stored_vectors(vault: &Vault) -> Result<VectorSet, ClientError> {
     vault.require_owner("show the documents' vectors")?;
     let snapshot = vault.snapshot()?;
+    if snapshot.contains(Slot::Blind) {
+        return all_documents(vault, &snapshot).map(|(_, vectors)| vectors);
+    }
     let collection = Collection::read(vault, &snapshot)?;
     stored_vectors_of(&snapshot, &collection)
+}
+
+/// The documents as they were ingested: their ids and their vectors, by row.
+///
+/// # Errors
+/// When the vault is empty, or a query vault, which has no vectors.
+pub fn stored_documents(vault: &Vault) -> Result<(Vec<String>, VectorSet), ClientError> {
+    vault.require_owner("show the documents' vectors")?;
+    all_documents(vault, &vault.snapshot()?)
+}
+
+fn all_documents(
+    vault: &Vault,
+    snapshot: &Snapshot,
+) -> Result<(Vec<String>, VectorSet), ClientError> {
+    let (ids, vectors) = documents_where(vault, snapshot, |_| true)?;
+    Ok((ids, vectors.ok_or(ClientError::Empty)?))
 }
 
 /// The vectors of a commit.
@@ -213,17 +234,21 @@ pub(crate) fn stored_vectors_of(
     Ok(VectorSet::new(width, values)?)
 }
 
-/// Some documents of a commit: ids and vectors, unless there are none.
-#[cfg(feature = "remote")]
-pub(crate) fn documents_of(
+/// The documents of a commit whose ids are wanted: ids and vectors, unless there are none.
+pub(crate) fn documents_where(
+    vault: &Vault,
     snapshot: &Snapshot,
-    collection: &Collection,
-    rows: &[u32],
+    is_wanted: impl Fn(&str) -> bool,
 ) -> Result<(Vec<String>, Option<VectorSet>), ClientError> {
-    if rows.is_empty() {
-        return Ok((Vec::new(), None));
+    if snapshot.contains(Slot::Blind) {
+        return documents_of(snapshot, &BlindCollection::read(vault, snapshot)?, is_wanted);
     }
-    let ids = rows.iter().map(|&row| collection.index.id(row).to_owned()).collect();
-    let values = vectors_of(snapshot, collection, rows)?;
+    let collection = Collection::read(vault, snapshot)?;
+    let wanted = (0..).zip(collection.index.ids()).filter(|(_, id)| is_wanted(id));
+    let (rows, ids): (Vec<u32>, Vec<String>) = wanted.map(|(row, id)| (row, id.to_owned())).unzip();
+    if rows.is_empty() {
+        return Ok((ids, None));
+    }
+    let values = vectors_of(snapshot, &collection, &rows)?;
     Ok((ids, Some(VectorSet::new(collection.model.split().width(), values)?)))
 }

@@ -6,10 +6,12 @@ use shard_geometry::{Cells, VectorSet};
 
 use super::rows::read_vectors;
 use super::{Collection, drift_of, settings_of, unusable};
+use crate::blind::{self, BlindCollection};
 use crate::error::ClientError;
 use crate::payload::PayloadError;
 use crate::progress::{Progress, Watch};
 use crate::protect::attempt_of;
+use crate::settings::Protection;
 use crate::vault::{Slot, Snapshot, Vault, VaultAccess};
 
 /// A vault that is whole.
@@ -31,7 +33,7 @@ const ROUNDING: f64 = 1e-4;
 
 /// Opens every value of a vault's latest commit and holds them against each other: ids and names
 /// without a double, a vector for every row, rows where the model places their vectors, names that
-/// the keys make.
+/// the keys make; in a blind vault tags that the keys make of the vectors.
 ///
 /// # Errors
 /// When anything is missing, altered, damaged or contradicts the rest: the error names it.
@@ -51,15 +53,28 @@ pub(crate) fn verify_commit(
     let values = entries.filter(|slot| owner || slot.is_shared()).count();
     let generation = snapshot.root().header.generation;
     let mut verified = Verified { generation, values, bytes, documents: 0 };
+    let (is_blind, is_rotated) = (snapshot.contains(Slot::Blind), snapshot.contains(Slot::Model));
     if owner {
-        settings_of(snapshot)?;
+        let otherwise = match settings_of(snapshot)?.protection {
+            Protection::Blind => is_rotated,
+            Protection::Rotated => is_blind,
+        };
+        if otherwise {
+            return Err(contradiction("settings", "its documents are protected in another way"));
+        }
         let header = snapshot.root().header;
         let named = snapshot.commit_at(generation - 1)?;
         if generation > 1 && named != header.parent() {
             return Err(contradiction("history", "its last name is not the parent's"));
         }
     }
-    if !snapshot.contains(Slot::Model) {
+    if is_blind {
+        let collection = BlindCollection::read(vault, snapshot)?;
+        verified.documents = collection.rows();
+        blind::verify(&collection, snapshot, watch)?;
+        return Ok(verified);
+    }
+    if !is_rotated {
         return Ok(verified);
     }
     let collection = Collection::read(vault, snapshot)?;

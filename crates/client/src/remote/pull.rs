@@ -10,6 +10,9 @@
 //!
 //! A query vault fetches what it may open: it is brought forward within its epoch.
 
+#[cfg(test)]
+mod tests;
+
 use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
 use shard_protocol::{CollectionState, CommitName, Transport};
@@ -17,7 +20,7 @@ use shard_protocol::{CollectionState, CommitName, Transport};
 use super::blobs;
 use super::claim::{Owner, owner};
 use super::publish::describe;
-use crate::collection::{Change, Changes, Collection, Documents, Fate, documents_of};
+use crate::collection::{Change, Changes, Documents, Fate, documents_where};
 use crate::error::ClientError;
 use crate::progress::{Progress, Watch};
 use crate::transport::Channel;
@@ -178,11 +181,8 @@ impl Mine {
             common,
             ours: shard_protocol::Revision(ours.generation),
         })?;
-        let collection = Collection::read(transaction.vault(), before)?;
         let is_put = |id: &str| changes.everything || changes.documents.get(id) == Some(&Fate::Put);
-        let held = (0..).zip(collection.index().ids());
-        let rows: Vec<u32> = held.filter(|(_, id)| is_put(id)).map(|(row, _)| row).collect();
-        let (put, vectors) = documents_of(before, &collection, &rows)?;
+        let (put, vectors) = documents_where(transaction.vault(), before, is_put)?;
         Ok(Self { changes, put, vectors })
     }
 

@@ -53,7 +53,7 @@ pub(crate) enum Slot {
     History(u32),
     /// Which documents a commit changed, by its generation.
     Journal(u32),
-    /// The documents' own vectors, by chunk.
+    /// The documents' own vectors, by chunk or block.
     Vectors(u32),
     /// The fitted model: mean, basis, cells.
     Model,
@@ -63,6 +63,10 @@ pub(crate) enum Slot {
     Names,
     /// What routing needs of every row, by chunk.
     Routing(u32),
+    /// How the rows of a blind collection lie in blocks, and how many there are.
+    Blind,
+    /// A block of a blind collection: its tag, and the id of each of its places.
+    Places(u32),
 }
 
 impl Slot {
@@ -79,6 +83,8 @@ impl Slot {
             Self::Canaries => 17,
             Self::Names => 18,
             Self::Routing(_) => 19,
+            Self::Blind => 20,
+            Self::Places(_) => 21,
         }
     }
 
@@ -87,13 +93,14 @@ impl Slot {
             Self::History(number)
             | Self::Journal(number)
             | Self::Vectors(number)
-            | Self::Routing(number) => number,
+            | Self::Routing(number)
+            | Self::Places(number) => number,
             _ => 0,
         }
     }
 
     /// The key of its row in the database: `code << 32 | number`.
-    pub(super) const fn id(self) -> i64 {
+    pub(crate) const fn id(self) -> i64 {
         ((self.code() as i64) << 32) | self.number() as i64
     }
 
@@ -110,6 +117,8 @@ impl Slot {
             17 => Self::Canaries,
             18 => Self::Names,
             19 => Self::Routing(number),
+            20 => Self::Blind,
+            21 => Self::Places(number),
             _ => return None,
         };
         (slot.id() == id).then_some(slot)
@@ -134,6 +143,8 @@ impl fmt::Display for Slot {
             Self::Canaries => f.write_str("canaries"),
             Self::Names => f.write_str("names"),
             Self::Routing(number) => write!(f, "routing, chunk {number}"),
+            Self::Blind => f.write_str("head of the blocks"),
+            Self::Places(number) => write!(f, "places, block {number}"),
         }
     }
 }
@@ -252,7 +263,7 @@ fn associated(slot: Slot, commit: CommitName) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    const SLOTS: [Slot; 10] = [
+    const SLOTS: [Slot; 12] = [
         Slot::Settings,
         Slot::Drift,
         Slot::History(7),
@@ -263,6 +274,8 @@ mod tests {
         Slot::Canaries,
         Slot::Names,
         Slot::Routing(3),
+        Slot::Blind,
+        Slot::Places(3),
     ];
 
     fn key(byte: u8) -> ValueKey {
@@ -274,7 +287,9 @@ mod tests {
         for slot in SLOTS {
             assert_eq!(Slot::from_id(slot.id()), Some(slot));
         }
-        for id in [0, -1, 1, (1 << 32) | 1, 6 << 32, 15 << 32, 20 << 32, (16 << 32) | 1] {
+        for id in
+            [0, -1, 1, (1 << 32) | 1, 6 << 32, 15 << 32, (20 << 32) | 1, 22 << 32, (16 << 32) | 1]
+        {
             assert_eq!(Slot::from_id(id), None, "{id}");
         }
     }

@@ -1,0 +1,91 @@
+//! All blocks under the keys of an epoch that begins.
+
+use rand_core::CryptoRng;
+use shard_protocol::Epoch;
+
+use super::block::{BLOCKS_AT_ONCE, BlockRows, write_places, write_vectors};
+use super::vectors::longest_of;
+use super::{BlindCollection, BlindHead, BlockKeys};
+use crate::collection::{Documents, FIRST_EPOCH, Ingested, Journal, NewEpoch};
+use crate::error::ClientError;
+use crate::keys::SaltedEpoch;
+use crate::progress::{Progress, Watch};
+use crate::settings::Settings;
+use crate::vault::{Slot, Transaction};
+
+/// Chooses a shape and a grid for the first documents, and writes everything.
+pub(crate) fn first(
+    mut transaction: Transaction<'_>,
+    settings: &Settings,
+    documents: &Documents<'_>,
+    watch: &Watch<'_>,
+    rng: &mut impl CryptoRng,
+) -> Result<Ingested, ClientError> {
+    let (rows, width) = (documents.vectors.rows(), documents.vectors.width());
+    let shape = settings.shape_for(rows, width)?;
+    let mut head = BlindHead::for_length(shape, longest_of(documents.vectors.values(), width));
+    head.rows = rows as u64;
+    let numbers =
+        (0..shape.blocks(rows)).map(|_| head.add_block()).collect::<Result<Vec<u32>, _>>()?;
+    let epoch = SaltedEpoch::begin(FIRST_EPOCH, rng);
+    let id = transaction.before().root().header.vault;
+    let keys = BlockKeys::of_owner(transaction.vault(), id, &epoch, shape)?;
+    transaction.begin_epoch(epoch)?;
+    let per_block = shape.rows_per_block();
+    for some in numbers.chunks(BLOCKS_AT_ONCE) {
+        let filled = |&number: &u32| {
+            let mut block = BlockRows::empty(number, &shape);
+            let all = (0..rows).skip(number as usize * per_block).take(per_block);
+            all.enumerate().for_each(|(place, row)| {
+                block.put(place, &documents.ids[row], documents.vectors.row(row));
+            });
+            block
+        };
+        let blocks: Vec<BlockRows> = some.iter().map(filled).collect();
+        write_places(&mut transaction, &keys, head.grid, &blocks, rng)?;
+        write_vectors(&mut transaction, &blocks.iter().collect::<Vec<_>>(), rng)?;
+        tell(watch, some, &head)?;
+    }
+    transaction.put(Slot::Blind, &head.encode(), rng)?;
+    Journal::Everything.record(&mut transaction, rng)?;
+    transaction.commit(rng)?;
+    Ok(Ingested { added: rows, replaced: 0, unchanged: 0, deleted: 0, fitted: false })
+}
+
+/// Begins a new epoch: every tag anew, and a grid for the rows that are there. Stored vectors stay as
+/// they are.
+pub(crate) fn rekey(
+    mut transaction: Transaction<'_>,
+    watch: &Watch<'_>,
+    rng: &mut impl CryptoRng,
+) -> Result<NewEpoch, ClientError> {
+    let before = transaction.before();
+    let collection = BlindCollection::read(transaction.vault(), before)?;
+    let longest = collection.measure_longest(before)?;
+    let BlindHead { shape, blocks, rows, .. } = *collection.head();
+    let head = BlindHead { blocks, rows, ..BlindHead::for_length(shape, longest) };
+    let next = collection.epoch.0.checked_add(1);
+    let next = Epoch(next.expect("epochs are begun one by one, fewer than 2^64 times"));
+    let epoch = SaltedEpoch::begin(next, rng);
+    let keys = BlockKeys::of_owner(transaction.vault(), collection.vault, &epoch, shape)?;
+    transaction.begin_epoch(epoch)?;
+    let numbers: Vec<u32> = (0..head.blocks).collect();
+    for some in numbers.chunks(BLOCKS_AT_ONCE) {
+        let blocks = BlockRows::read(transaction.before(), &collection, some)?;
+        write_places(&mut transaction, &keys, head.grid, &blocks, rng)?;
+        tell(watch, some, &head)?;
+    }
+    transaction.put(Slot::Blind, &head.encode(), rng)?;
+    Journal::Epoch.record(&mut transaction, rng)?;
+    transaction.commit(rng)?;
+    Ok(NewEpoch { epoch: next, documents: collection.rows() })
+}
+
+/// Says that some blocks were written, and ends where that is wanted.
+fn tell(watch: &Watch<'_>, written: &[u32], head: &BlindHead) -> Result<(), ClientError> {
+    let done = written.last().map_or(0, |&last| u64::from(last) + 1);
+    if watch(Progress { done, total: head.blocks.into() }).is_break() {
+        return Err(ClientError::Cancelled);
+    }
+    Ok(())
+}

@@ -1,0 +1,264 @@
+//! Blind collections: what the vault holds of them, and what changes them.
+//!
+//! Rows lie in blocks of `P`, each row in a *place*: row number `block * P + place in the block`. A
+//! block is encrypted when it is published; it follows from its name (context, number, revision,
+//! grid) and the integers of its rows, so the vault keeps no ciphertexts. For whoever may search it
+//! has the head and, of every block, the tag and the ids of its places; for the owner also the
+//! vectors. A change writes the blocks that it touches under its own revision, with tags made anew.
+//!
+//! | module | content |
+//! |---|---|
+//! | `head`, `places` | the values that a search reads |
+//! | `block` | a block while it is written |
+//! | `change` | rows put into places, and places freed |
+//! | `epoch`, `compact` | all blocks written anew: the first ingest, a rekey, fewer blocks |
+//! | `vectors` | the documents' own vectors |
+//! | `verify` | every tag computed again |
+
+mod block;
+mod change;
+mod compact;
+mod epoch;
+mod head;
+mod places;
+#[cfg(test)]
+pub(crate) mod tests;
+mod vectors;
+mod verify;
+
+use std::sync::Arc;
+
+use shard_protocol::{CommitName, Epoch, Revision};
+use shard_rlwe::blind::{BlockName, Grid, Keys, Shape};
+use zeroize::Zeroizing;
+
+use crate::collection::{Position, unusable};
+use crate::error::ClientError;
+use crate::keys::{SaltedEpoch, VAULT_ID_BYTES, VaultId, blind_key, epoch_secret};
+use crate::payload::PayloadError;
+use crate::settings::{Choice, Settings};
+use crate::vault::{EpochSecret, Slot, Snapshot, Vault, VaultAccess};
+
+pub use compact::{Compacted, compact};
+pub use head::BlindHead;
+pub use places::{BlockPlaces, block_file_name};
+
+pub(crate) use change::BlindChange;
+pub(crate) use epoch::{first, rekey};
+pub(crate) use vectors::documents_of;
+pub(crate) use verify::verify;
+
+/// A blind collection opened for use. It borrows nothing, so it can be shared between threads.
+pub struct BlindCollection {
+    head: BlindHead,
+    blocks: Vec<BlockPlaces>,
+    keys: BlockKeys,
+    epoch: Epoch,
+    position: Position,
+    vault: VaultId,
+    access: VaultAccess,
+}
+
+/// The keys and the names of an epoch's blocks.
+struct BlockKeys {
+    keys: Arc<Keys>,
+    /// Vault, epoch and salt: tells these blocks from those of every other epoch.
+    context: Vec<u8>,
+}
+
+impl BlockKeys {
+    fn new(secret: &EpochSecret, vault: VaultId, epoch: &SaltedEpoch, shape: Shape) -> Self {
+        let context = [&vault.0[..], &epoch.epoch.0.to_le_bytes(), &epoch.salt].concat();
+        Self { keys: Arc::new(Keys::expand(&blind_key(secret), shape)), context }
+    }
+
+    /// Those of an epoch of an owner's vault.
+    fn of_owner(
+        vault: &Vault,
+        id: VaultId,
+        epoch: &SaltedEpoch,
+        shape: Shape,
+    ) -> Result<Self, ClientError> {
+        Ok(Self::new(&epoch_secret(vault.master()?, epoch), id, epoch, shape))
+    }
+
+    fn name(&self, block: u32, revision: u64, grid: Grid) -> BlockName<'_> {
+        BlockName { context: &self.context, block, revision, grid }
+    }
+}
+
+/// The settings of a query vault, as far as its head knows them.
+pub(crate) fn settings_of_head(snapshot: &Snapshot) -> Result<Settings, ClientError> {
+    let shape = BlindHead::read(snapshot)?.shape;
+    let (tile, query_rank) = (Choice::Fixed(shape.tile()), shape.query_rank());
+    Ok(Settings { tile, query_rank, ..Settings::blind() })
+}
+
+fn contradiction(file: &'static str, problem: &str) -> ClientError {
+    unusable(file)(PayloadError::Invalid(problem.to_owned()))
+}
+
+impl BlindCollection {
+    /// Reads the head and the places of a vault's latest commit.
+    ///
+    /// # Errors
+    /// When nothing was ingested yet, the vault is rotated, or it is damaged.
+    pub fn open(vault: &Vault) -> Result<Self, ClientError> {
+        Self::read(vault, &vault.snapshot()?)
+    }
+
+    /// Reads the head and the places of a commit.
+    pub(crate) fn read(vault: &Vault, snapshot: &Snapshot) -> Result<Self, ClientError> {
+        let head = BlindHead::read(snapshot)?;
+        let header = &snapshot.root().header;
+        let epoch = header.epoch.ok_or_else(|| contradiction("root", "it has no epoch"))?;
+        let numbers: Vec<u32> = snapshot.root().numbered(Slot::Places).collect();
+        if !numbers.iter().copied().eq(0..head.blocks) {
+            return Err(contradiction("places", "its blocks are not those of the head"));
+        }
+        let places = head.shape.rows_per_block();
+        let decode =
+            |_, bytes: &[u8]| BlockPlaces::decode(bytes, places).map_err(unusable("places"));
+        let mut blocks = Vec::with_capacity(numbers.len());
+        snapshot.each(Slot::Places, &numbers, decode, |_, block| {
+            blocks.push(block);
+            Ok(())
+        })?;
+        let rows = blocks.iter().map(|block| block.rows() as u64).sum::<u64>();
+        if rows != head.rows {
+            let problem = format!("{rows} rows where {} belong", head.rows);
+            return Err(contradiction("places", &problem));
+        }
+        let id = header.vault;
+        let keys = match vault.epoch_secret() {
+            Some(secret) => BlockKeys::new(secret, id, &epoch, head.shape),
+            None => BlockKeys::of_owner(vault, id, &epoch, head.shape)?,
+        };
+        Ok(Self {
+            head,
+            blocks,
+            keys,
+            epoch: epoch.epoch,
+            position: Position::of(snapshot)?,
+            vault: id,
+            access: vault.access(),
+        })
+    }
+
+    /// How rows lie in blocks.
+    pub fn shape(&self) -> &Shape {
+        &self.head.shape
+    }
+
+    /// The grid on which rows are stored.
+    pub fn grid(&self) -> Grid {
+        self.head.grid
+    }
+
+    /// No row is longer.
+    pub fn longest(&self) -> f64 {
+        self.head.longest
+    }
+
+    /// What all blocks have in common.
+    pub fn head(&self) -> &BlindHead {
+        &self.head
+    }
+
+    /// The blocks, by number.
+    pub fn blocks(&self) -> &[BlockPlaces] {
+        &self.blocks
+    }
+
+    /// The keys of the epoch.
+    pub fn keys(&self) -> &Arc<Keys> {
+        &self.keys.keys
+    }
+
+    /// What tells the blocks of this vault and epoch from all others: the vault's id, the number of
+    /// the epoch and its salt.
+    pub fn context(&self) -> &[u8] {
+        &self.keys.context
+    }
+
+    /// Everything besides its rows that a block depends on.
+    pub fn block_name(&self, block: u32) -> BlockName<'_> {
+        self.keys.name(block, self.blocks[block as usize].revision, self.head.grid)
+    }
+
+    /// Documents.
+    pub fn rows(&self) -> usize {
+        self.head.rows as usize
+    }
+
+    /// Places of all blocks, free ones included: rows have numbers below.
+    pub fn places(&self) -> usize {
+        self.head.places()
+    }
+
+    /// The id of the row in a place; `None` if the place is free or there is none.
+    pub fn id(&self, place: usize) -> Option<&str> {
+        let per_block = self.head.shape.rows_per_block();
+        self.blocks.get(place / per_block)?.id(place % per_block)
+    }
+
+    /// Every row by its place, with its id.
+    pub fn ids(&self) -> impl Iterator<Item = (u32, &str)> {
+        let all = (0..).zip(self.blocks.iter().flat_map(BlockPlaces::ids));
+        all.filter_map(|(place, id)| Some((place, id?)))
+    }
+
+    /// The epoch of keys and blocks.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Which state of the vault this is: its generation.
+    pub fn revision(&self) -> Revision {
+        self.position.revision
+    }
+
+    /// The name of that state.
+    pub fn commit(&self) -> CommitName {
+        self.position.commit
+    }
+
+    /// The vault's commit at a revision; `None` where its history has none.
+    pub fn commit_at(&self, revision: Revision) -> Option<CommitName> {
+        self.position.commit_at(revision)
+    }
+
+    /// The id of its vault. It is no secret: servers keep it.
+    pub fn vault_id(&self) -> [u8; VAULT_ID_BYTES] {
+        self.vault.0
+    }
+
+    /// What may be done with its vault.
+    pub fn access(&self) -> VaultAccess {
+        self.access
+    }
+
+    /// The integers of a block's places, row after row, from the vectors that are stored: zeros where
+    /// a place is free.
+    #[allow(dead_code, reason = "who publishes encrypts them")]
+    pub(crate) fn integers(
+        &self,
+        snapshot: &Snapshot,
+        block: usize,
+    ) -> Result<Zeroizing<Vec<i32>>, ClientError> {
+        let bytes = snapshot.read(Slot::Vectors(block as u32))?;
+        let vectors = self.blocks[block].spread(&bytes, &self.head.shape)?;
+        Ok(self.encode(&vectors))
+    }
+
+    /// Vectors on the grid.
+    fn encode(&self, vectors: &[f32]) -> Zeroizing<Vec<i32>> {
+        Zeroizing::new(self.head.grid.encode(vectors).collect())
+    }
+}
+
+impl std::fmt::Debug for BlindCollection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BlindCollection").field("head", &self.head).finish_non_exhaustive()
+    }
+}
