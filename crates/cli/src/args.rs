@@ -13,6 +13,7 @@ use crate::commands::delete::Delete;
 use crate::commands::dump::Dump;
 use crate::commands::export::Export;
 use crate::commands::passphrase::Passphrase;
+use crate::commands::plan::Plan;
 use crate::commands::recovery::Recovery;
 use crate::commands::refit::Refit;
 use crate::commands::rekey::Rekey;
@@ -72,6 +73,8 @@ pub enum Command {
     },
     /// Say what a vault holds and how it is set up
     Status(Status),
+    /// Compare the ways to search a collection: bytes, times, memory, what the server learns
+    Plan(Plan),
     /// Change what opens a vault
     Passphrase(Passphrase),
     /// Make a code that opens a vault whose passphrase is lost, and print it once
@@ -223,10 +226,29 @@ pub struct Init {
     /// Seed of the partition and of the tuning sample; not a secret
     #[arg(long, default_value_t = 2026)]
     pub seed: u64,
+    /// What the server gets: rotated rows, which it scores by name, or ciphertexts, all of which it
+    /// scores
+    #[arg(long, default_value = "rotated", value_enum)]
+    pub protection: ProtectionName,
+    /// Width of a blind collection's tiles, or `auto`: the fastest for the first documents
+    #[arg(long, value_name = "WIDTH", default_value = "auto", value_parser = choice)]
+    pub tile: Choice,
+}
+
+/// How vectors are protected.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ProtectionName {
+    /// Ciphertexts: the server sees sizes and times, and is caught when it lies
+    Blind,
+    /// The paper's: a prefix stays with the client, the rest is rotated by a secret of each cell
+    Rotated,
 }
 
 impl Init {
     pub fn settings(&self) -> Settings {
+        if self.protection == ProtectionName::Blind {
+            return Settings { tile: self.tile, seed: self.seed, ..Settings::blind() };
+        }
         let defaults = Settings::new(self.cells);
         Settings {
             cells: self.cells,
@@ -489,7 +511,7 @@ pub fn positive(text: &str) -> Result<usize, String> {
     }
 }
 
-fn link(text: &str) -> Result<f64, String> {
+pub fn link(text: &str) -> Result<f64, String> {
     match f64::from_str(text) {
         Ok(speed) if speed > 0.0 && speed.is_finite() => Ok(speed),
         _ => Err("must be a positive number of Mbit/s".into()),

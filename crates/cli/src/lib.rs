@@ -78,6 +78,7 @@ pub fn run(command: Command, json: Option<&Path>) -> anyhow::Result<()> {
         Command::Serve(serve) => commands::serve::run(&serve, json),
         Command::Token { token } => commands::token::run(&token, json),
         Command::Status(status) => commands::status::run(&status, json),
+        Command::Plan(plan) => commands::plan::run(&plan, json),
         Command::Passphrase(passphrase) => commands::passphrase::run(&passphrase, json),
         Command::Recovery(recovery) => commands::recovery::run(&recovery, json),
         Command::Export(export) => commands::export::run(&export, json),

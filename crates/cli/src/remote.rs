@@ -11,7 +11,7 @@ use shard::remote::{
     RemoteError, RemoteOptions, SecretToken, ServerAddress, Standing, Timeouts, describe,
     is_of_vault, kept_backups, standing,
 };
-use shard::{ClientError, Collection, VaultAccess};
+use shard::{ClientError, Position, VaultAccess};
 use zeroize::Zeroizing;
 
 use crate::output::{grouped, moment, note, printable};
@@ -85,18 +85,18 @@ fn token(arguments: &ConnectionArguments) -> Result<Option<SecretToken>> {
 }
 
 /// Says so when the server holds another state than the vault: one more question after a search.
-pub fn warn_if_apart(remote: &Remote, collection: &Collection) {
+pub fn warn_if_apart(remote: &Remote, position: &Position) {
     // A search has just gone well; what the server does not say now is no reason to fail.
     let Ok(state) = describe(remote) else { return };
-    let (ours, server) = (collection.revision(), remote.address());
+    let (ours, server) = (position.revision(), remote.address());
     let published = state.revision;
-    let text = match vault_standing(&state, collection) {
+    let text = match vault_standing(&state, position) {
         Standing::Same | Standing::Unpublished => return,
         Standing::Behind => format!(
             "this vault is older than what {server} holds (revision {ours}, and {published} was \
              published): documents may be missing; `shard pull` brings it forward"
         ),
-        Standing::Ahead if collection.access() == VaultAccess::Query => format!(
+        Standing::Ahead if position.access() == VaultAccess::Query => format!(
             "this vault has changes that its owner has not published at {server} yet (revision \
              {ours}, and {published} was published)"
         ),
@@ -113,11 +113,11 @@ pub fn warn_if_apart(remote: &Remote, collection: &Collection) {
 }
 
 /// How a server's state stands to a vault.
-fn vault_standing(state: &CollectionState, collection: &Collection) -> Standing {
-    let commit_at = |revision| collection.commit_at(revision);
-    match standing(state, Lineage { head: collection.head(), commit_at: &commit_at }) {
+fn vault_standing(state: &CollectionState, position: &Position) -> Standing {
+    let commit_at = |revision| position.commit_at(revision);
+    match standing(state, Lineage { head: position.head(), commit_at: &commit_at }) {
         // A query vault has no history to tell by.
-        Standing::Forked if collection.access() == VaultAccess::Query => Standing::Ahead,
+        Standing::Forked if position.access() == VaultAccess::Query => Standing::Ahead,
         standing => standing,
     }
 }
@@ -166,11 +166,11 @@ pub struct BackupStatus {
 
 /// Asks a server what it holds. `shard status --server` prints [`ServerStatus::lines`] and puts
 /// the value under `server` in its JSON.
-pub fn server_status(remote: &Remote, collection: &Collection) -> Result<ServerStatus> {
+pub fn server_status(remote: &Remote, position: &Position) -> Result<ServerStatus> {
     let state = describe(remote)?;
     let backups = shown(kept_backups(remote))?;
-    let this_vault = shown(is_of_vault(collection, remote))?.flatten();
-    let standing = match vault_standing(&state, collection) {
+    let this_vault = shown(is_of_vault(position, remote))?.flatten();
+    let standing = match vault_standing(&state, position) {
         _ if this_vault == Some(false) => None,
         Standing::Unpublished => Some("unpublished"),
         Standing::Same => Some("same"),
@@ -181,7 +181,7 @@ pub fn server_status(remote: &Remote, collection: &Collection) -> Result<ServerS
     let backup = |kept: &KeptBackup| BackupStatus {
         commit: kept.commit.to_string(),
         made: moment(kept.made),
-        is_current: kept.commit == collection.commit(),
+        is_current: kept.commit == position.commit(),
     };
     let current = |epoch: &&EpochState| Some(epoch.epoch) == state.current;
     Ok(ServerStatus {
@@ -189,14 +189,14 @@ pub fn server_status(remote: &Remote, collection: &Collection) -> Result<ServerS
         this_vault,
         standing,
         revision: state.revision.0,
-        vault_revision: collection.revision().0,
+        vault_revision: position.revision().0,
         commit: state.commit.map(|commit| commit.to_string()),
         epoch: state.current.map(|epoch| epoch.0),
         rows: state.epochs.iter().find(current).map_or(0, |held| held.rows),
         pending: state.epochs.iter().filter(|held| !current(held)).map(|h| h.epoch.0).collect(),
         damage: state.damage.clone(),
         backups: backups.map(|backups| backups.iter().map(backup).collect()),
-        access: collection.access(),
+        access: position.access(),
     })
 }
 

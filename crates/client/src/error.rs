@@ -111,6 +111,20 @@ pub enum ClientError {
         /// Control scores checked.
         checked: usize,
     },
+    /// The answer was not computed from the published blocks, or something else that the server gave is
+    /// not what the owner left there. One error for all of it: what was noticed is not for a forger.
+    #[error(
+        "ALARM: the server answered falsely: what it gave was not computed from what was published; \
+         the checks that found it are not used again. Tell the owner, who brings fresh ones by \
+         publishing"
+    )]
+    Forged,
+    /// Every set of checks was retired by an alarm.
+    #[error(
+        "two alarms have used up the checks of what is published: nothing is asked of this server \
+         until its owner has published again"
+    )]
+    ChecksRetired,
     /// Vectors so long that their coordinates leave single precision.
     #[error("vectors of norm {norm:.1e} are too long: scale them down")]
     TooLong {

@@ -147,6 +147,11 @@ pub(crate) fn blind_key(secret: &EpochSecret) -> EpochKey {
     EpochKey::new(*expand(secret.expose(), "blind", &[]))
 }
 
+/// The key that seals hints and checks of an epoch.
+pub(crate) fn blind_seal_key(secret: &EpochSecret) -> Zeroizing<[u8; 32]> {
+    expand(secret.expose(), "blind seal", &[])
+}
+
 /// `HKDF-Extract("shard/v1", master)`.
 fn extract(master: &MasterSecret) -> Zeroizing<[u8; 32]> {
     let (mut prk, _) = Hkdf::<Sha256>::extract(Some(b"shard/v1"), master.expose());

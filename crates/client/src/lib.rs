@@ -67,11 +67,15 @@ mod transport;
 )]
 pub mod vault;
 
-pub use blind::{BlindCollection, BlindHead, BlockPlaces, Compacted, block_file_name, compact};
+pub use blind::{
+    BlindCollection, BlindHead, BlindSearcher, BlockPlaces, Compacted, Hints, SECRET_BYTES,
+    block_file_name, compact, fill_server,
+};
 pub use collection::{
-    Collection, Deleted, DerivedRows, Documents, Ingested, MissingIds, NewEpoch, Verified,
-    create_vault, delete_documents, export_query_vault, ingest, model_drift, published_rows, refit,
-    rekey, stored_documents, stored_vectors, synchronise, vault_settings, verify_vault,
+    Collection, Deleted, DerivedRows, Documents, Ingested, MissingIds, NewEpoch, Position,
+    Verified, create_vault, delete_documents, export_query_vault, ingest, model_drift,
+    published_rows, refit, rekey, stored_documents, stored_vectors, synchronise, vault_settings,
+    verify_vault,
 };
 pub use drift::{Balance, Figures, ModelDrift, RefitReason};
 pub use error::ClientError;
@@ -80,6 +84,6 @@ pub use keys::{KeyOwner, KeySchedule, ROW_MAC_BYTES, SaltedEpoch};
 pub use model::{Model, TuningRecord, WidthTried};
 pub use payload::PayloadError;
 pub use progress::{Progress, UNWATCHED, Watch};
-pub use search::{Answer, Cost, Hit, LayoutChoice, SearchOptions, Searcher, Timings};
+pub use search::{Answer, Cost, Hit, LayoutChoice, SearchOptions, Searcher, Timings, search_many};
 pub use settings::{CellCount, Choice, Protection, Settings, TransformKind};
 pub use shard_protocol::Transport;

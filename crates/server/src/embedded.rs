@@ -5,10 +5,9 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use shard_protocol::{
-    BlockList, Candidates, CollectionName, CommitName, Epoch, Limits, MessageKind, Refusal,
-    RefusalCode, RerankRequest, RowBatch, RowHandle, Transport, message_kind,
+    Candidates, CollectionName, Epoch, Limits, MessageKind, Refusal, RefusalCode, RerankRequest,
+    RowBatch, RowHandle, Transport, message_kind,
 };
-use shard_rlwe::blind::Block;
 use shard_store::{EpochStatistics, MemoryRows};
 
 use crate::Server;
@@ -52,16 +51,9 @@ impl Embedded {
         Self { server, epoch, source: Some(OnDemand { source: Box::new(source), held }) }
     }
 
-    /// A fresh server that holds the blocks of one commit, in the order of their list.
-    ///
-    /// # Panics
-    /// When the list is of another epoch, or there are other blocks than it says.
-    pub fn blind(epoch: Epoch, commit: CommitName, list: &BlockList, blocks: Vec<Block>) -> Self {
-        assert_eq!(list.epoch(), epoch, "blocks of the epoch");
+    /// A fresh server that holds nothing. Whoever makes it publishes to it, by messages.
+    pub fn empty(epoch: Epoch) -> Self {
         let server = Server::new(Arc::new(MemoryRows::new()), Limits::default());
-        server
-            .hold_blocks(&CollectionName::default(), commit, list, blocks)
-            .expect("an empty engine takes blocks of any commit");
         Self { server, epoch, source: None }
     }
 

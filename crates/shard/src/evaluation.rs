@@ -1,6 +1,8 @@
 //! The systems that are compared: raw search, its two controls, Shard with and without encryption,
 //! and the baselines that were asked for, all over the documents of one vault.
 
+mod blind;
+
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +15,7 @@ pub use shard_audit::quality::{
     Delta, EvaluateError, Evaluation as Judged, Measures, Qrels, QrelsError, SystemQuality,
     evaluate as judge,
 };
-use shard_client::{Answer, ClientError, Progress, SearchOptions, UNWATCHED, Watch};
+use shard_client::{Answer, ClientError, Progress, Protection, SearchOptions, UNWATCHED, Watch};
 use shard_geometry::{VectorSet, dot_f64, exact_top_k, exact_top_k_f64};
 use shard_protocol::RowBatch;
 use shard_server::Embedded;
@@ -61,8 +63,13 @@ impl Vault {
         qrels: &Qrels,
         options: &EvaluateOptions<'_>,
     ) -> Result<Evaluation, Error> {
-        let (rows, documents) = (self.published_rows()?, self.documents()?);
+        let documents = self.documents()?;
         check_judged(qrels, queries.ids(), documents.ids())?;
+        if self.settings()?.protection == Protection::Blind {
+            let searcher = self.embedded()?;
+            return blind::compare(&documents, &searcher, queries, qrels, options);
+        }
+        let rows = self.published_rows()?;
         let searcher = self.searcher(Embedded::serving(rows.clone()))?;
         Comparison {
             vectors: documents.vectors(),
@@ -116,6 +123,20 @@ struct Comparison<'a> {
 pub struct Quality {
     /// Exact search of the vectors as they are.
     pub raw: SystemQuality,
+    /// Shard with rotated rows.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub rotated: Option<RotatedQuality>,
+    /// Shard, blind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard_blind: Option<SystemQuality>,
+    /// Other ways to protect the vectors.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "by_name")]
+    pub baselines: Vec<(Baseline, SystemQuality)>,
+}
+
+/// Quality of the paper's construction, with its controls.
+#[derive(Serialize)]
+pub struct RotatedQuality {
     /// A control: scores of the centred query.
     pub centred_full: SystemQuality,
     /// A control: scores in the first half of the principal coordinates.
@@ -124,21 +145,21 @@ pub struct Quality {
     pub shard_plain: SystemQuality,
     /// Shard.
     pub shard_encrypted: SystemQuality,
-    /// Other ways to protect the vectors.
-    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "by_name")]
-    pub baselines: Vec<(Baseline, SystemQuality)>,
 }
 
 impl Quality {
     /// Every system under a name for people, raw search first.
     pub fn lines(&self) -> Vec<(String, &SystemQuality)> {
-        let own = [
-            ("raw exact search", &self.raw),
-            ("  query centred (control)", &self.centred_full),
-            ("  half of the dimensions (control)", &self.corrected_half),
-            ("Shard, not encrypted", &self.shard_plain),
-            ("Shard, encrypted", &self.shard_encrypted),
-        ];
+        let mut own = vec![("raw exact search", &self.raw)];
+        if let Some(rotated) = &self.rotated {
+            own.extend([
+                ("  query centred (control)", &rotated.centred_full),
+                ("  half of the dimensions (control)", &rotated.corrected_half),
+                ("Shard, not encrypted", &rotated.shard_plain),
+                ("Shard, encrypted", &rotated.shard_encrypted),
+            ]);
+        }
+        own.extend(self.shard_blind.as_ref().map(|blind| ("Shard, blind", blind)));
         let own = own.into_iter().map(|(name, quality)| (name.to_owned(), quality));
         let baselines = self
             .baselines
@@ -181,7 +202,8 @@ type Scored = (u32, f64);
 impl Comparison<'_> {
     /// Runs every system on every query.
     fn run(&self) -> Result<Evaluation, Error> {
-        let collection = self.searcher.collection();
+        let collection = self.searcher.collection().rotated();
+        let collection = collection.expect("only rotated collections are compared here");
         let pca = collection.model().pca();
         let raw = self.exact(|query| {
             Ok(exact_top_k(self.vectors, query, DEPTH)?.iter().map(|hit| hit.row).collect())
@@ -235,12 +257,16 @@ impl Comparison<'_> {
         let ranked = |found: &[Vec<Scored>]| {
             self.name(found.iter().map(|hits| hits.iter().map(|hit| hit.0).collect()))
         };
-        let quality = Quality {
-            raw: SystemQuality::baseline(&raw),
+        let rotated = RotatedQuality {
             centred_full: against(&centred)?,
             corrected_half: against(&half)?,
             shard_plain: against(&ranked(&plain))?,
             shard_encrypted: against(&ranked(&encrypted))?,
+        };
+        let quality = Quality {
+            raw: SystemQuality::baseline(&raw),
+            rotated: Some(rotated),
+            shard_blind: None,
             baselines: self.options.baselines.iter().map(baseline).collect::<Result<_, _>>()?,
         };
         let same = |tie| {

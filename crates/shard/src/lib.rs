@@ -55,6 +55,7 @@ mod error;
 #[cfg(feature = "audit")]
 pub mod evaluation;
 pub mod input;
+pub mod planning;
 mod searcher;
 #[cfg(feature = "server")]
 pub mod server;
@@ -62,7 +63,7 @@ mod vault;
 
 pub use error::Error;
 pub use input::{Documents, InputError};
-pub use searcher::Searcher;
+pub use searcher::{Opened, Searcher};
 pub use vault::{FitOptions, Vault};
 
 pub use shard_client::vault::{
@@ -70,10 +71,10 @@ pub use shard_client::vault::{
     RecoveryCodeError, Unlock, UnlockKind, VaultAccess, VaultError,
 };
 pub use shard_client::{
-    Answer, Balance, CellCount, Choice, ClientError, Collection, Cost, Deleted, Figures, Hit,
-    Index, Ingested, KeyOwner, KeySchedule, LayoutChoice, MissingIds, Model, ModelDrift, NewEpoch,
-    Progress, RefitReason, SaltedEpoch, SearchOptions, Settings, Timings, TransformKind,
-    TuningRecord, UNWATCHED, Verified, Watch, WidthTried,
+    Answer, Balance, BlindCollection, CellCount, Choice, ClientError, Collection, Compacted, Cost,
+    Deleted, Figures, Hit, Index, Ingested, KeyOwner, KeySchedule, LayoutChoice, MissingIds, Model,
+    ModelDrift, NewEpoch, Position, Progress, Protection, RefitReason, SaltedEpoch, SearchOptions,
+    Settings, Timings, TransformKind, TuningRecord, UNWATCHED, Verified, Watch, WidthTried,
 };
 pub use shard_geometry::{
     Cells, CellsError, Pca, Ranked, Split, Transform, VectorError, VectorSet, exact_scores,

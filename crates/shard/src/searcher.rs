@@ -3,32 +3,107 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use shard_client::{Answer, ClientError, Collection, SearchOptions};
+use shard_client::{
+    Answer, BlindCollection, BlindSearcher, ClientError, Collection, Hints, Position, SearchOptions,
+};
 use shard_geometry::VectorSet;
-use shard_protocol::Transport;
+use shard_protocol::{Epoch, Transport};
 
 use crate::Error;
 
-/// A collection and the server it is searched through. Keep it: it holds what outlives a request,
-/// the secrets of open sessions. Many threads may search at once.
+/// A collection that was opened for search, as it was then.
+#[derive(Clone)]
+pub enum Opened {
+    /// The paper's construction: model, index and keys.
+    Rotated(Arc<Collection>),
+    /// Ciphertexts: places and keys.
+    Blind(Arc<BlindCollection>),
+}
+
+impl Opened {
+    /// Documents.
+    pub fn documents(&self) -> usize {
+        match self {
+            Self::Rotated(collection) => collection.index().rows(),
+            Self::Blind(collection) => collection.rows(),
+        }
+    }
+
+    /// Coordinates of a document.
+    pub fn dimension(&self) -> usize {
+        match self {
+            Self::Rotated(collection) => collection.model().split().width(),
+            Self::Blind(collection) => collection.shape().dimension(),
+        }
+    }
+
+    /// The epoch of keys and names.
+    pub fn epoch(&self) -> Epoch {
+        match self {
+            Self::Rotated(collection) => collection.epoch(),
+            Self::Blind(collection) => collection.epoch(),
+        }
+    }
+
+    /// Which commit of which vault it was read from.
+    pub fn position(&self) -> &Position {
+        match self {
+            Self::Rotated(collection) => collection.position(),
+            Self::Blind(collection) => collection.position(),
+        }
+    }
+
+    /// The paper's construction, if it is that.
+    pub fn rotated(&self) -> Option<&Collection> {
+        match self {
+            Self::Rotated(collection) => Some(collection),
+            Self::Blind(_) => None,
+        }
+    }
+
+    /// A blind collection, if it is one.
+    pub fn blind(&self) -> Option<&BlindCollection> {
+        match self {
+            Self::Rotated(_) => None,
+            Self::Blind(collection) => Some(collection),
+        }
+    }
+}
+
+/// A collection and the server it is searched through. Keep it: it holds what outlives a request, the
+/// secrets of open sessions or the hints of blocks. Many threads may search at once.
 pub struct Searcher<T> {
-    collection: Arc<Collection>,
-    searcher: shard_client::Searcher<T>,
+    collection: Opened,
+    inner: Inner<T>,
+}
+
+enum Inner<T> {
+    Rotated(Arc<Collection>, shard_client::Searcher<T>),
+    Blind(Arc<BlindCollection>, BlindSearcher<T>),
 }
 
 impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
-    pub(crate) fn new(collection: Arc<Collection>, server: T) -> Self {
-        Self { collection, searcher: shard_client::Searcher::new(server) }
+    pub(crate) fn rotated(collection: Arc<Collection>, server: T) -> Self {
+        let inner = Inner::Rotated(collection.clone(), shard_client::Searcher::new(server));
+        Self { collection: Opened::Rotated(collection), inner }
     }
 
-    /// The model, the index and the keys, as they were when the vault was opened for search.
-    pub fn collection(&self) -> &Collection {
+    pub(crate) fn blind(collection: Arc<BlindCollection>, server: T, hints: Hints) -> Self {
+        let inner = Inner::Blind(collection.clone(), BlindSearcher::new(server, hints));
+        Self { collection: Opened::Blind(collection), inner }
+    }
+
+    /// The collection, as it was when the vault was opened for search.
+    pub fn collection(&self) -> &Opened {
         &self.collection
     }
 
     /// The server.
     pub fn server(&self) -> &T {
-        self.searcher.transport()
+        match &self.inner {
+            Inner::Rotated(_, searcher) => searcher.transport(),
+            Inner::Blind(_, searcher) => searcher.transport(),
+        }
     }
 
     /// Searches; the server sees neither the query nor the scores.
@@ -37,7 +112,10 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
     /// When the query has another width than the documents, the server cannot be reached or
     /// refuses, or its answer is false.
     pub fn search(&self, query: &[f32], options: &SearchOptions) -> Result<Answer, Error> {
-        Ok(self.searcher.search(&self.collection, query, options)?)
+        Ok(match &self.inner {
+            Inner::Rotated(collection, searcher) => searcher.search(collection, query, options)?,
+            Inner::Blind(collection, searcher) => searcher.search(collection, query, options)?,
+        })
     }
 
     /// Searches for every query, up to `parallel` at a time. Answers are handed to `each` on the
@@ -53,7 +131,15 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         parallel: usize,
         each: impl FnMut(usize, Answer) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        Ok(self.searcher.search_many(&self.collection, queries, options, parallel, each)?)
+        let search = |row: usize| match &self.inner {
+            Inner::Rotated(collection, searcher) => {
+                searcher.search(collection, queries.row(row), options)
+            }
+            Inner::Blind(collection, searcher) => {
+                searcher.search(collection, queries.row(row), options)
+            }
+        };
+        Ok(shard_client::search_many(queries.rows(), parallel, search, each)?)
     }
 }
 
@@ -64,7 +150,8 @@ impl Searcher<shard_client::remote::Remote> {
     pub fn diagnose(&self, error: Error) -> Error {
         match error {
             Error::Client(error) => {
-                shard_client::remote::diagnose(&self.collection, self.server(), error).into()
+                let position = self.collection.position();
+                shard_client::remote::diagnose(position, self.server(), error).into()
             }
             other => other,
         }

@@ -6,14 +6,14 @@ use getrandom::SysRng;
 use rand_core::UnwrapErr;
 use shard_client::vault::{BackupAge, Commit, KdfCost, PreparedRecovery, Unlock, VaultAccess};
 use shard_client::{
-    CellCount, ClientError, Collection, Deleted, DerivedRows, Ingested, MissingIds, ModelDrift,
-    NewEpoch, Settings, UNWATCHED, Verified, Watch,
+    BlindCollection, CellCount, ClientError, Collection, Compacted, Deleted, DerivedRows, Hints,
+    Ingested, MissingIds, ModelDrift, NewEpoch, Protection, Settings, UNWATCHED, Verified, Watch,
 };
 use shard_geometry::VectorSet;
 use shard_protocol::{RowBatch, RowHandle, Transport};
 use shard_server::{Embedded, RowSource};
 
-use crate::{Documents, Error, Searcher};
+use crate::{Documents, Error, Opened, Searcher};
 
 /// How to take documents or fit a model to them.
 #[derive(Clone, Copy)]
@@ -100,12 +100,20 @@ impl Vault {
         Ok(shard_client::vault_settings(&self.0)?)
     }
 
-    /// Its model, index and keys; `None` before the first documents came.
+    /// Its collection, as it is now; `None` before the first documents came.
     ///
     /// # Errors
     /// When a file is damaged.
-    pub fn collection(&self) -> Result<Option<Collection>, Error> {
-        match Collection::open(&self.0) {
+    pub fn collection(&self) -> Result<Option<Opened>, Error> {
+        let opened = match self.settings()?.protection {
+            Protection::Rotated => {
+                Collection::open(&self.0).map(|rotated| Opened::Rotated(rotated.into()))
+            }
+            Protection::Blind => {
+                BlindCollection::open(&self.0).map(|blind| Opened::Blind(blind.into()))
+            }
+        };
+        match opened {
             Ok(collection) => Ok(Some(collection)),
             Err(ClientError::Empty) => Ok(None),
             Err(error) => Err(error.into()),
@@ -125,8 +133,7 @@ impl Vault {
     /// # Errors
     /// When it is empty, or a query vault.
     pub fn documents(&self) -> Result<Documents, Error> {
-        let vectors = shard_client::stored_vectors(&self.0)?;
-        let ids = Collection::open(&self.0)?.index().ids().map(str::to_owned).collect();
+        let (ids, vectors) = shard_client::stored_documents(&self.0)?;
         Ok(Documents::from_vectors(ids, vectors)?)
     }
 
@@ -258,19 +265,51 @@ impl Vault {
         &self,
         server: T,
     ) -> Result<Searcher<T>, Error> {
-        Ok(Searcher::new(Collection::open(&self.0)?.into(), server))
+        Ok(match self.opened()? {
+            Opened::Rotated(collection) => Searcher::rotated(collection, server),
+            Opened::Blind(collection) => {
+                Searcher::blind(collection, server, Hints::kept_in(self.directory()))
+            }
+        })
     }
 
-    /// Searches through a server in this process, which derives published rows when a search first
-    /// names them. Requests and answers cross as the same bytes as on a network.
+    fn opened(&self) -> Result<Opened, Error> {
+        Ok(self.collection()?.ok_or(ClientError::Empty)?)
+    }
+
+    /// Searches through a server in this process. Of a rotated collection it derives published rows
+    /// when a search first names them; the blocks of a blind one are all encrypted first. Requests and
+    /// answers cross as the same bytes as on a network.
     ///
     /// # Errors
     /// When the vault is empty, a query vault, or damaged.
     pub fn embedded(&self) -> Result<Searcher<Embedded>, Error> {
+        if self.settings()?.protection == Protection::Blind {
+            return self.embedded_blind(UNWATCHED);
+        }
         let rows = DerivedRows::open(&self.0)?;
         let collection = rows.collection().clone();
         let server = Embedded::on_demand(collection.epoch(), Derived(rows));
-        Ok(Searcher::new(collection, server))
+        Ok(Searcher::rotated(collection, server))
+    }
+
+    /// As [`Vault::embedded`], for a blind collection whose encryption is followed.
+    ///
+    /// # Errors
+    /// As for [`Vault::embedded`]; and when the collection is rotated.
+    pub fn embedded_blind(&self, watch: &Watch<'_>) -> Result<Searcher<Embedded>, Error> {
+        self.require_owner("be searched without its server")?;
+        let server = Embedded::empty(self.opened()?.epoch());
+        let collection = shard_client::fill_server(&self.0, &server, watch)?;
+        Ok(Searcher::blind(collection.into(), server, Hints::in_memory()))
+    }
+
+    /// Puts the rows of a blind collection into no more blocks than they need.
+    ///
+    /// # Errors
+    /// When the vault is empty, rotated or a query vault, or another writer is at work.
+    pub fn compact(&mut self, watch: &Watch<'_>) -> Result<Compacted, Error> {
+        Ok(shard_client::compact(&mut self.0, watch, &mut rng())?)
     }
 
     /// Opens every value and holds them against each other: ids and names without a double, a vector

@@ -97,7 +97,8 @@ pub fn run(arguments: &Demo, json: Option<&Path>) -> Result<()> {
 }
 
 fn protected(searcher: &Searcher<Embedded>, held: &EpochStatistics, took: Duration) -> String {
-    let model = searcher.collection().model();
+    let collection = searcher.collection().rotated().expect("the demo's vault is rotated");
+    let model = collection.model();
     let split = model.split();
     let keys = match model.cells() {
         Some(cells) => format!("{} cells, a secret rotation for each", cells.count()),
@@ -223,14 +224,15 @@ fn server_view(outcome: &Evaluation, held: &EpochStatistics) -> String {
 
 fn report(outcome: &Evaluation) -> serde_json::Value {
     let quality = &outcome.quality;
+    let rotated = quality.rotated.as_ref().expect("the demo's vault is rotated");
     let total = milliseconds(outcome, Timings::total);
     let most = outcome.answers.iter().map(|a| a.cost.bytes_up + a.cost.bytes_down).max();
     json!({
         "queries": outcome.answers.len(),
         "ndcg10": {
             "raw": quality.raw.mean.ndcg10,
-            "plain": quality.shard_plain.mean.ndcg10,
-            "encrypted": quality.shard_encrypted.mean.ndcg10,
+            "plain": rotated.shard_plain.mean.ndcg10,
+            "encrypted": rotated.shard_encrypted.mean.ndcg10,
         },
         "top10_identical": outcome.top10_identical,
         "top10_strict": outcome.top10_strict,

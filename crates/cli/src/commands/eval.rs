@@ -43,7 +43,7 @@ pub fn run(arguments: &Eval, json: Option<&Path>) -> Result<()> {
         "queries": queries.ids().len() - outcome.left_out,
         "left_out": outcome.left_out,
         "candidates": outcome.candidates,
-        "d_pub": collection.model().split().prefix(),
+        "d_pub": collection.rotated().map(|held| held.model().split().prefix()),
         "top10_identical": outcome.top10_identical,
         "top10_strict": outcome.top10_strict,
         "max_abs_error": outcome.max_abs_error,
@@ -75,13 +75,20 @@ pub fn quality_table(quality: &Quality) -> String {
 }
 
 fn summary(outcome: &Evaluation) -> String {
-    let mut text = format!(
-        "  {} candidates per query; encrypted top 10 identical to unencrypted in {:.1} % of queries; \
-         worst score error {:.1e}",
-        outcome.candidates,
-        100.0 * outcome.top10_identical,
-        outcome.max_abs_error
-    );
+    let (same, error) = (100.0 * outcome.top10_identical, outcome.max_abs_error);
+    let mut text = if outcome.quality.shard_blind.is_some() {
+        format!(
+            "  all {} documents scored; top 10 that of raw search in {same:.1} % of queries; worst score \
+             error {error:.1e}",
+            outcome.candidates
+        )
+    } else {
+        format!(
+            "  {} candidates per query; encrypted top 10 identical to unencrypted in {same:.1} % of \
+             queries; worst score error {error:.1e}",
+            outcome.candidates
+        )
+    };
     if outcome.left_out > 0 {
         text.push_str(&format!("; {} queries without judgements left out", outcome.left_out));
     }

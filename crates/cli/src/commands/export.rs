@@ -38,7 +38,7 @@ pub fn run(arguments: &Export, json: Option<&Path>) -> Result<()> {
     output.line(format!(
         "made the query vault {}: {} documents of epoch {}, to be searched and no more",
         shown(&arguments.directory),
-        grouped(collection.index().rows()),
+        grouped(collection.documents()),
         collection.epoch(),
     ))?;
     output.line(format!("to revoke it: shard rekey {}", shown(&arguments.vault.vault)))?;
@@ -48,8 +48,8 @@ pub fn run(arguments: &Export, json: Option<&Path>) -> Result<()> {
     ))?;
     output.result(&json!({
         "vault": arguments.directory,
-        "documents": collection.index().rows(),
+        "documents": collection.documents(),
         "epoch": collection.epoch().0,
-        "revision": collection.revision().0,
+        "revision": collection.position().revision().0,
     }))
 }

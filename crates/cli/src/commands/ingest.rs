@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde_json::json;
 use shard::input::{read_parquet, read_queries, read_vectors};
-use shard::{Documents, FitOptions};
+use shard::{Documents, FitOptions, Model, Opened};
 
 use super::{drift, publish_next};
 use crate::args::Ingest;
@@ -41,25 +41,8 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     let seconds = start.elapsed().as_secs_f64();
 
     let collection = vault.collection()?.context("the vault is empty")?;
-    let model = collection.model();
-    if done.fitted {
-        output.line(format!(
-            "fitted a model: {} dimensions, the first {} route, {} are rotated; keys: {}",
-            model.split().width(),
-            model.split().prefix(),
-            model.split().residual(),
-            model.cells().map_or("one per document".to_owned(), |cells| {
-                let count = cells.count();
-                format!("{} {}", grouped(count), if count == 1 { "cell" } else { "cells" })
-            }),
-        ))?;
-        output.line(format!(
-            "a shortlist of {} holds {:.2} % of the true top 10 of {} held-out {}",
-            model.candidates(),
-            100.0 * model.tuning().held,
-            model.tuning().sample,
-            if model.tuning().owners_queries { "queries" } else { "documents with noise" },
-        ))?;
+    if let Some(held) = collection.rotated().filter(|_| done.fitted) {
+        output.line(fitted(held.model()))?;
     }
     let deleted = if arguments.delete_missing {
         format!("{} deleted, ", grouped(done.deleted))
@@ -75,25 +58,62 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
         } else {
             String::new()
         },
-        grouped(collection.index().rows()),
+        grouped(collection.documents()),
     ))?;
     if !done.fitted && done.added + done.replaced + done.deleted > 0 {
         publish_next(&output, &arguments.vault.vault)?;
     }
-    let drift = vault.drift()?;
-    drift::say_when_due(&output, &drift, &arguments.vault.vault)?;
-    output.result(&json!({
+    let mut result = json!({
         "added": done.added,
         "replaced": done.replaced,
         "unchanged": done.unchanged,
         "deleted": done.deleted,
-        "documents": collection.index().rows(),
-        "fitted": done.fitted,
-        "d_pub": model.split().prefix(),
-        "cells": model.cells().map(|cells| cells.count()),
-        "candidates": model.candidates(),
-        "tuning": model.tuning(),
-        "refit_due": drift::reasons(&drift),
+        "documents": collection.documents(),
         "seconds": seconds,
-    }))
+    });
+    let more = match &collection {
+        Opened::Rotated(held) => {
+            let drift = vault.drift()?;
+            drift::say_when_due(&output, &drift, &arguments.vault.vault)?;
+            let model = held.model();
+            json!({
+                "protection": "rotated",
+                "fitted": done.fitted,
+                "d_pub": model.split().prefix(),
+                "cells": model.cells().map(|cells| cells.count()),
+                "candidates": model.candidates(),
+                "tuning": model.tuning(),
+                "refit_due": drift::reasons(&drift),
+            })
+        }
+        Opened::Blind(held) => json!({
+            "protection": "blind",
+            "blocks": held.blocks().len(),
+            "tile": held.shape().tile(),
+        }),
+    };
+    if let (Some(result), Some(more)) = (result.as_object_mut(), more.as_object()) {
+        result.extend(more.clone());
+    }
+    output.result(&result)
+}
+
+/// What a first ingest fitted.
+fn fitted(model: &Model) -> String {
+    let keys = model.cells().map_or("one per document".to_owned(), |cells| {
+        let count = cells.count();
+        format!("{} {}", grouped(count), if count == 1 { "cell" } else { "cells" })
+    });
+    let (split, tuning) = (model.split(), model.tuning());
+    format!(
+        "fitted a model: {} dimensions, the first {} route, {} are rotated; keys: {keys}\n\
+         a shortlist of {} holds {:.2} % of the true top 10 of {} held-out {}",
+        split.width(),
+        split.prefix(),
+        split.residual(),
+        model.candidates(),
+        100.0 * tuning.held,
+        tuning.sample,
+        if tuning.owners_queries { "queries" } else { "documents with noise" },
+    )
 }

@@ -12,6 +12,7 @@ pub mod export;
 pub mod ingest;
 pub mod init;
 pub mod passphrase;
+pub mod plan;
 pub mod publish;
 pub mod pull;
 pub mod recovery;
@@ -44,7 +45,7 @@ pub fn completions(shell: clap_complete::Shell) -> Result<()> {
 
 /// How many documents a vault holds.
 fn documents(vault: &Vault) -> Result<usize> {
-    Ok(vault.collection()?.map_or(0, |collection| collection.index().rows()))
+    Ok(vault.collection()?.map_or(0, |collection| collection.documents()))
 }
 
 /// Says so when the last backup is older than the vault, or than what opens it.

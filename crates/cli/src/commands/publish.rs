@@ -22,9 +22,10 @@ pub fn run(arguments: &Publish, json: Option<&Path>) -> Result<()> {
     bar.finish_and_clear();
     let done = done?;
     output.line(format!(
-        "{} rows sent, {} deleted, {} unchanged ({}, and {} for other copies); epoch {} is searched \
+        "{} {} sent, {} deleted, {} unchanged ({}, and {} for other copies); epoch {} is searched \
          at {}",
         grouped(done.uploaded),
+        if done.blind { "blocks" } else { "rows" },
         grouped(done.deleted),
         grouped(done.unchanged),
         bytes(done.bytes as f64),

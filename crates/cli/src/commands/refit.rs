@@ -39,6 +39,7 @@ pub fn run(arguments: &Refit, json: Option<&Path>) -> Result<()> {
     bar.finish_and_clear();
     let done = done?;
     let collection = vault.collection()?.context("the vault is empty")?;
+    let collection = collection.rotated().context("a blind vault has no model")?;
     let model = collection.model();
     output.line(format!(
         "fitted a model to {} documents: the first {} of {} dimensions route, a shortlist of {} \

@@ -58,7 +58,7 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
             let searcher = vault.searcher(remote)?;
             let outcome = batch.search(&searcher, parallel, &output);
             if outcome.is_ok() {
-                remote::warn_if_apart(searcher.server(), searcher.collection());
+                remote::warn_if_apart(searcher.server(), searcher.collection().position());
             }
             outcome.map_err(|error| {
                 // What has a context says already what happened.

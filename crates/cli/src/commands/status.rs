@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use serde_json::json;
-use shard::{CellCount, VaultAccess};
+use serde_json::{Value, json};
+use shard::{BlindCollection, CellCount, Collection, Opened, Protection, Vault, VaultAccess};
 
 use super::drift;
 use crate::args::Status;
@@ -21,80 +21,133 @@ pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
         CellCount::Micro => "one per document".to_owned(),
     };
     let Some(collection) = vault.collection()? else {
-        output.line(format!("no documents yet; keys: {keys}"))?;
+        output.line(match settings.protection {
+            Protection::Rotated => format!("no documents yet; keys: {keys}"),
+            Protection::Blind => "no documents yet; blind".to_owned(),
+        })?;
         return output.result(&json!({
             "documents": 0,
             "settings": settings,
             "recovery": vault.has_recovery(),
         }));
     };
-    // A query vault does not know; everything is read before anything is printed.
-    let drift = match vault.access() {
-        VaultAccess::Owner => Some(vault.drift()?),
-        VaultAccess::Query => None,
+    let is_owner = vault.access() == VaultAccess::Owner;
+    let position = collection.position();
+    let mut result = json!({
+        "access": if is_owner { "owner" } else { "query" },
+        "revision": position.revision().0,
+        "commit": position.commit().to_string(),
+        "recovery": vault.has_recovery(),
+        "documents": collection.documents(),
+        "width": collection.dimension(),
+        "epoch": collection.epoch().0,
+        "settings": settings,
+    });
+    output.line(format!("documents    {}", grouped(collection.documents())))?;
+    let more = match &collection {
+        Opened::Rotated(held) => rotated(held, &vault, arguments, &output)?,
+        Opened::Blind(held) => blind(held, &output)?,
     };
-    let (model, index) = (collection.model(), collection.index());
-    let keys = match model.cells() {
-        Some(cells) => format!("{} cells", grouped(cells.count())),
-        None => keys,
-    };
-    output.line(format!("documents    {}", grouped(index.rows())))?;
-    output.line(format!("keys         {keys}, {:?}", settings.transform).to_lowercase())?;
-    output.line(format!(
-        "dimensions   {}: {} route on the client, {} are rotated and stored",
-        model.split().width(),
-        model.split().prefix(),
-        model.split().residual()
-    ))?;
-    output.line(format!(
-        "shortlist    {} ({:.2} % of the true top 10 of {} held-out {})",
-        model.candidates(),
-        100.0 * model.tuning().held,
-        model.tuning().sample,
-        if model.tuning().owners_queries { "queries" } else { "documents with noise" },
-    ))?;
-    output.line(format!("epoch        {}", model.epoch()))?;
-    match &drift {
-        Some(drift) => {
-            let code = if vault.has_recovery() { "there is one" } else { "none" };
-            output.line(format!("recovery     {code}"))?;
-            output.line(drift::table(drift))?;
-            drift::say_when_due(&output, drift, &arguments.vault.vault)?;
-        }
-        None => output.line(format!(
+    output.line(format!("epoch        {}", collection.epoch()))?;
+    if is_owner {
+        let code = if vault.has_recovery() { "there is one" } else { "none" };
+        output.line(format!("recovery     {code}"))?;
+    } else {
+        output.line(format!(
             "access       a query vault of revision {}: it can be searched and no more",
-            collection.revision()
-        ))?,
+            position.revision()
+        ))?;
     }
     let head = vault.head()?;
     output.line(format!("commit       {} (revision {})", head.name, head.generation))?;
-    if drift.is_some() {
+    if is_owner {
         super::say_backup_age(&output, &vault, &arguments.vault.vault)?;
     }
     let server = match &arguments.server {
         Some(address) => {
             let server = remote::connect(address, &arguments.connection)?;
-            Some(remote::server_status(&server, &collection)?)
+            Some(remote::server_status(&server, position)?)
         }
         None => None,
     };
     for line in server.iter().flat_map(remote::ServerStatus::lines) {
         output.line(line)?;
     }
-    output.result(&json!({
-        "access": if drift.is_some() { "owner" } else { "query" },
-        "revision": collection.revision().0,
-        "commit": collection.commit().to_string(),
-        "recovery": vault.has_recovery(),
+    if let (Some(result), Some(more)) = (result.as_object_mut(), more.as_object()) {
+        result.extend(more.clone());
+        result.insert("server".to_owned(), serde_json::to_value(server)?);
+    }
+    output.result(&result)
+}
+
+/// What is particular to the paper's construction, for a person and for a program.
+fn rotated(
+    held: &Collection,
+    vault: &Vault,
+    arguments: &Status,
+    output: &Output<'_>,
+) -> Result<Value> {
+    // A query vault does not know.
+    let drift = match vault.access() {
+        VaultAccess::Owner => Some(vault.drift()?),
+        VaultAccess::Query => None,
+    };
+    let (model, settings) = (held.model(), vault.settings()?);
+    let keys = match model.cells() {
+        Some(cells) => format!("{} cells", grouped(cells.count())),
+        None => "one per document".to_owned(),
+    };
+    let (split, tuning) = (model.split(), model.tuning());
+    output.line(format!("keys         {keys}, {:?}", settings.transform).to_lowercase())?;
+    output.line(format!(
+        "dimensions   {}: {} route on the client, {} are rotated and stored",
+        split.width(),
+        split.prefix(),
+        split.residual()
+    ))?;
+    output.line(format!(
+        "shortlist    {} ({:.2} % of the true top 10 of {} held-out {})",
+        model.candidates(),
+        100.0 * tuning.held,
+        tuning.sample,
+        if tuning.owners_queries { "queries" } else { "documents with noise" },
+    ))?;
+    if let Some(drift) = &drift {
+        output.line(drift::table(drift))?;
+        drift::say_when_due(output, drift, &arguments.vault.vault)?;
+    }
+    Ok(json!({
+        "protection": "rotated",
         "drift": drift.as_ref().map(drift::report),
         "refit_due": drift.as_ref().map(drift::reasons),
-        "documents": index.rows(),
-        "width": model.split().width(),
-        "d_pub": model.split().prefix(),
+        "d_pub": split.prefix(),
         "candidates": model.candidates(),
-        "epoch": model.epoch().0,
-        "settings": settings,
-        "tuning": model.tuning(),
-        "server": server,
+        "tuning": tuning,
+    }))
+}
+
+/// What is particular to a blind collection.
+fn blind(held: &BlindCollection, output: &Output<'_>) -> Result<Value> {
+    let (shape, blocks) = (held.shape(), held.blocks().len());
+    output.line(
+        "protection   blind: the server holds ciphertexts and scores all of them".to_owned(),
+    )?;
+    output.line(format!(
+        "dimensions   {} in tiles of {}; {} documents share a block",
+        shape.dimension(),
+        shape.tile(),
+        shape.rows_per_block()
+    ))?;
+    output.line(format!(
+        "blocks       {} ({} free places)",
+        grouped(blocks),
+        grouped(held.places() - held.rows())
+    ))?;
+    Ok(json!({
+        "protection": "blind",
+        "tile": shape.tile(),
+        "blocks": blocks,
+        "places": held.places(),
+        "free": held.places() - held.rows(),
     }))
 }

@@ -67,7 +67,8 @@ pub(crate) fn rekey(
     let next = collection.epoch.0.checked_add(1);
     let next = Epoch(next.expect("epochs are begun one by one, fewer than 2^64 times"));
     let epoch = SaltedEpoch::begin(next, rng);
-    let keys = BlockKeys::of_owner(transaction.vault(), collection.vault, &epoch, shape)?;
+    let keys =
+        BlockKeys::of_owner(transaction.vault(), collection.position.vault(), &epoch, shape)?;
     transaction.begin_epoch(epoch)?;
     let numbers: Vec<u32> = (0..head.blocks).collect();
     for some in numbers.chunks(BLOCKS_AT_ONCE) {

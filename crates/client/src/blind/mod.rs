@@ -14,13 +14,22 @@
 //! | `epoch`, `compact` | all blocks written anew: the first ingest, a rekey, fewer blocks |
 //! | `vectors` | the documents' own vectors |
 //! | `verify` | every tag computed again |
+//! | `publish`, `checks`, `seal` | blocks, hints and checks for a server |
+//! | `search`, `hints` | a query's journey, and what it needs of the server once |
+//! | `embedded` | a server in this process, filled |
 
 mod block;
 mod change;
+mod checks;
 mod compact;
+mod embedded;
 mod epoch;
 mod head;
+mod hints;
 mod places;
+mod publish;
+mod seal;
+mod search;
 #[cfg(test)]
 pub(crate) mod tests;
 mod vectors;
@@ -34,17 +43,28 @@ use zeroize::Zeroizing;
 
 use crate::collection::{Position, unusable};
 use crate::error::ClientError;
-use crate::keys::{SaltedEpoch, VAULT_ID_BYTES, VaultId, blind_key, epoch_secret};
+use crate::keys::{SaltedEpoch, VaultId, blind_key, blind_seal_key, epoch_secret};
 use crate::payload::PayloadError;
 use crate::settings::{Choice, Settings};
-use crate::vault::{EpochSecret, Slot, Snapshot, Vault, VaultAccess};
+use crate::vault::{EpochSecret, Slot, Snapshot, Vault};
+
+use self::seal::Sealer;
 
 pub use compact::{Compacted, compact};
+pub use embedded::fill_server;
 pub use head::BlindHead;
+pub use hints::Hints;
 pub use places::{BlockPlaces, block_file_name};
+pub use search::{BlindSearcher, SECRET_BYTES};
 
 pub(crate) use change::BlindChange;
+#[cfg(feature = "remote")]
+pub(crate) use checks::Checks;
 pub(crate) use epoch::{first, rekey};
+#[cfg(feature = "remote")]
+pub(crate) use hints::retired_sets;
+#[cfg(feature = "remote")]
+pub(crate) use publish::{SentBlocks, send_blocks};
 pub(crate) use vectors::documents_of;
 pub(crate) use verify::verify;
 
@@ -55,13 +75,12 @@ pub struct BlindCollection {
     keys: BlockKeys,
     epoch: Epoch,
     position: Position,
-    vault: VaultId,
-    access: VaultAccess,
 }
 
 /// The keys and the names of an epoch's blocks.
 struct BlockKeys {
     keys: Arc<Keys>,
+    sealer: Sealer,
     /// Vault, epoch and salt: tells these blocks from those of every other epoch.
     context: Vec<u8>,
 }
@@ -69,7 +88,8 @@ struct BlockKeys {
 impl BlockKeys {
     fn new(secret: &EpochSecret, vault: VaultId, epoch: &SaltedEpoch, shape: Shape) -> Self {
         let context = [&vault.0[..], &epoch.epoch.0.to_le_bytes(), &epoch.salt].concat();
-        Self { keys: Arc::new(Keys::expand(&blind_key(secret), shape)), context }
+        let keys = Arc::new(Keys::expand(&blind_key(secret), shape));
+        Self { keys, sealer: Sealer::new(&blind_seal_key(secret)), context }
     }
 
     /// Those of an epoch of an owner's vault.
@@ -139,9 +159,7 @@ impl BlindCollection {
             blocks,
             keys,
             epoch: epoch.epoch,
-            position: Position::of(snapshot)?,
-            vault: id,
-            access: vault.access(),
+            position: Position::of(vault, snapshot)?,
         })
     }
 
@@ -215,32 +233,26 @@ impl BlindCollection {
 
     /// Which state of the vault this is: its generation.
     pub fn revision(&self) -> Revision {
-        self.position.revision
+        self.position.revision()
     }
 
     /// The name of that state.
     pub fn commit(&self) -> CommitName {
-        self.position.commit
+        self.position.commit()
     }
 
-    /// The vault's commit at a revision; `None` where its history has none.
-    pub fn commit_at(&self, revision: Revision) -> Option<CommitName> {
-        self.position.commit_at(revision)
+    /// Which commit of which vault it was read from.
+    pub fn position(&self) -> &Position {
+        &self.position
     }
 
-    /// The id of its vault. It is no secret: servers keep it.
-    pub fn vault_id(&self) -> [u8; VAULT_ID_BYTES] {
-        self.vault.0
-    }
-
-    /// What may be done with its vault.
-    pub fn access(&self) -> VaultAccess {
-        self.access
+    /// Seals and opens hints and checks of the epoch.
+    pub(crate) fn sealer(&self) -> &Sealer {
+        &self.keys.sealer
     }
 
     /// The integers of a block's places, row after row, from the vectors that are stored: zeros where
     /// a place is free.
-    #[allow(dead_code, reason = "who publishes encrypts them")]
     pub(crate) fn integers(
         &self,
         snapshot: &Snapshot,

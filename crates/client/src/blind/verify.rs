@@ -25,7 +25,7 @@ pub(crate) fn verify(
     if collection.blocks().iter().any(|block| block.revision > revision) {
         return Err(contradiction("places", "a block is of a later revision than the vault"));
     }
-    if collection.access() == VaultAccess::Query {
+    if collection.position().access() == VaultAccess::Query {
         return Ok(());
     }
     let numbers: Vec<u32> = snapshot.root().numbered(Slot::Vectors).collect();

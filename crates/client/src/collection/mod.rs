@@ -74,35 +74,64 @@ pub struct Collection {
     index: Index,
     keys: KeySchedule,
     position: Position,
+}
+
+/// Which commit of which vault a collection was read from.
+pub struct Position {
+    revision: Revision,
+    commit: CommitName,
+    epoch: Option<Epoch>,
+    /// Names of the commits that led here, from generation 0 on; none in a query vault.
+    history: Vec<CommitName>,
     vault: VaultId,
     access: VaultAccess,
 }
 
-/// Which commit of its vault a collection was read from.
-pub(crate) struct Position {
-    pub(crate) revision: Revision,
-    pub(crate) commit: CommitName,
-    /// Names of the commits that led here, from generation 0 on; none in a query vault.
-    history: Vec<CommitName>,
-}
-
 impl Position {
-    pub(crate) fn of(snapshot: &Snapshot) -> Result<Self, ClientError> {
+    pub(crate) fn of(vault: &Vault, snapshot: &Snapshot) -> Result<Self, ClientError> {
         let header = &snapshot.root().header;
         Ok(Self {
             revision: Revision(header.generation),
             commit: header.commit,
+            epoch: header.epoch.map(|epoch| epoch.epoch),
             history: snapshot.whole_history()?,
+            vault: header.vault,
+            access: vault.access(),
         })
     }
 
+    /// Which state of the vault it is: its generation.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// The name of that state.
+    pub fn commit(&self) -> CommitName {
+        self.commit
+    }
+
+    /// The epoch of its keys and names, once one has begun.
+    pub fn epoch(&self) -> Option<Epoch> {
+        self.epoch
+    }
+
     /// The vault's commit at a revision; `None` where its history has none.
-    pub(crate) fn commit_at(&self, revision: Revision) -> Option<CommitName> {
+    pub fn commit_at(&self, revision: Revision) -> Option<CommitName> {
         if revision == self.revision {
             return Some(self.commit);
         }
         let at = usize::try_from(revision.0).ok().filter(|&at| at > 0)?;
         self.history.get(at).copied()
+    }
+
+    /// What may be done with its vault.
+    pub fn access(&self) -> VaultAccess {
+        self.access
+    }
+
+    /// The id of its vault.
+    pub(crate) fn vault(&self) -> VaultId {
+        self.vault
     }
 }
 
@@ -272,14 +301,7 @@ impl Collection {
             None => KeySchedule::new(vault.master()?, model.salted_epoch()),
             Some(secret) => KeySchedule::of_epoch(EpochSecret::from_bytes(secret.expose())),
         };
-        Ok(Self {
-            model,
-            index,
-            keys,
-            position: Position::of(snapshot)?,
-            vault: snapshot.root().header.vault,
-            access: vault.access(),
-        })
+        Ok(Self { model, index, keys, position: Position::of(vault, snapshot)? })
     }
 
     /// The model.
@@ -302,29 +324,8 @@ impl Collection {
         self.model.epoch()
     }
 
-    /// What may be done with its vault.
-    pub fn access(&self) -> VaultAccess {
-        self.access
-    }
-
-    /// The id of its vault.
-    #[cfg(feature = "remote")]
-    pub(crate) fn vault_id(&self) -> VaultId {
-        self.vault
-    }
-
-    /// Which state of the vault this is: its generation.
-    pub fn revision(&self) -> Revision {
-        self.position.revision
-    }
-
-    /// The vault's commit at a revision; `None` where its history has none.
-    pub fn commit_at(&self, revision: Revision) -> Option<CommitName> {
-        self.position.commit_at(revision)
-    }
-
-    /// The name of that state.
-    pub fn commit(&self) -> CommitName {
-        self.position.commit
+    /// Which commit of which vault it was read from.
+    pub fn position(&self) -> &Position {
+        &self.position
     }
 }

@@ -9,7 +9,7 @@ use shard_protocol::{BlobName, Transport};
 use subtle::ConstantTimeEq;
 
 use super::blobs::{fetch, put};
-use crate::collection::Collection;
+use crate::collection::Position;
 use crate::error::ClientError;
 use crate::keys::VaultId;
 use crate::transport::Channel;
@@ -45,10 +45,10 @@ pub(super) fn owner(id: VaultId, transport: &dyn Channel) -> Result<Owner, Clien
 /// # Errors
 /// When the server refuses or cannot be reached.
 pub fn is_of_vault(
-    collection: &Collection,
+    position: &Position,
     transport: &impl Transport<Error: Into<ClientError>>,
 ) -> Result<Option<bool>, ClientError> {
-    Ok(match owner(collection.vault_id(), transport)? {
+    Ok(match owner(position.vault(), transport)? {
         Owner::Nobody => None,
         Owner::ThisVault => Some(true),
         Owner::Another => Some(false),

@@ -8,7 +8,7 @@ use super::claim::{Owner, owner};
 use super::error::RemoteError;
 use super::lineage::{Lineage, Standing, standing};
 use super::publish::describe;
-use crate::collection::Collection;
+use crate::collection::Position;
 use crate::error::ClientError;
 use crate::vault::VaultAccess;
 
@@ -16,7 +16,7 @@ use crate::vault::VaultAccess;
 /// error that says nothing of rows comes back as it is, and so does every error when the server
 /// cannot be asked.
 pub fn diagnose(
-    collection: &Collection,
+    position: &Position,
     transport: &impl Transport<Error: Into<ClientError>>,
     error: ClientError,
 ) -> ClientError {
@@ -25,17 +25,17 @@ pub fn diagnose(
     if let Some(what) = state.damage {
         return ClientError::DamagedRows { what };
     }
-    let head = collection.head();
-    match owner(collection.vault_id(), transport) {
+    let head = position.head();
+    match owner(position.vault(), transport) {
         Ok(Owner::Another) => return ClientError::NotThisVault,
         // Who may only read is not told.
         Ok(_) | Err(ClientError::Remote(RemoteError::Forbidden { .. })) => {}
         Err(_) => return error,
     }
-    if collection.access() == VaultAccess::Query {
-        return diagnose_query_vault(collection, &state, reason);
+    if position.access() == VaultAccess::Query {
+        return diagnose_query_vault(position, &state, reason);
     }
-    let lineage = Lineage { head, commit_at: &|revision| collection.commit_at(revision) };
+    let lineage = Lineage { head, commit_at: &|revision| position.commit_at(revision) };
     match standing(&state, lineage) {
         Standing::Unpublished => {
             ClientError::Unpublished { reason: "nothing was published there".to_owned() }
@@ -54,12 +54,12 @@ pub fn diagnose(
 
 /// A query vault is of one epoch, and has no history to compare.
 fn diagnose_query_vault(
-    collection: &Collection,
+    position: &Position,
     state: &CollectionState,
     reason: String,
 ) -> ClientError {
-    let (server, ours) = (state.revision, collection.revision());
-    if state.current.is_some_and(|current| current != collection.epoch()) {
+    let (server, ours) = (state.revision, position.revision());
+    if state.current.is_some() && state.current != position.epoch() {
         let reason = format!("{reason} (the server is at revision {server}, this vault at {ours})");
         return ClientError::Revoked { reason };
     }

@@ -3,7 +3,7 @@
 
 use shard_protocol::{CollectionState, CommitName, Revision};
 
-use crate::collection::Collection;
+use crate::collection::Position;
 
 /// The present commit of a vault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,8 +53,8 @@ pub fn standing(state: &CollectionState, lineage: Lineage<'_>) -> Standing {
     }
 }
 
-impl Collection {
-    /// The commit that it was read from.
+impl Position {
+    /// The commit.
     pub fn head(&self) -> Head {
         Head { name: self.commit(), revision: self.revision() }
     }

@@ -22,6 +22,7 @@
 //! | `error` | [`RemoteError`] |
 //! | `lineage` | how a vault and a server stand to each other |
 //! | `publish`, `transfer` | what is to be done to a server; rows that differ, to it |
+//! | `publish_blocks` | the same for a blind collection |
 //! | `diagnose` | why a search was refused |
 //! | `claim` | whose collection it is |
 //! | `blobs`, `backup`, `restore` | what a server keeps for the owner; making a backup; getting a vault back |
@@ -47,6 +48,7 @@ mod lineage;
 mod options;
 mod pace;
 mod publish;
+mod publish_blocks;
 mod pull;
 mod restore;
 mod retry;

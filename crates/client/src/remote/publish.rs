@@ -17,14 +17,16 @@ use shard_protocol::{
 
 use super::blobs;
 use super::claim::{Owner, owner, take};
-use super::lineage::{Lineage, Standing, standing};
+use super::lineage::{Head, Lineage, Standing, standing};
+use super::publish_blocks::publish_blocks;
 use super::sweep::sweep;
 use super::transfer::{Changes, Transfer};
 use crate::collection::{Collection, all_rows};
 use crate::error::ClientError;
+use crate::keys::VaultId;
 use crate::progress::{UNWATCHED, Watch};
 use crate::transport::{accepted, exchange};
-use crate::vault::{Vault, VaultAccess};
+use crate::vault::{Slot, Snapshot, Vault, VaultAccess};
 
 /// How to publish.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,14 +36,16 @@ pub struct PublishOptions {
     pub replace: bool,
 }
 
-/// What a publish did.
+/// What a publish did: counts are of rows, or in a blind collection of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Published {
-    /// Rows sent.
+    /// Whether the collection is blind.
+    pub blind: bool,
+    /// Sent.
     pub uploaded: usize,
-    /// Rows removed from the server.
+    /// Removed from the server.
     pub deleted: usize,
-    /// Rows that were there already.
+    /// There already.
     pub unchanged: usize,
     /// Bytes of the messages that carried changes.
     pub bytes: u64,
@@ -93,35 +97,18 @@ fn publish_once(
     watch: &Watch<'_>,
 ) -> Result<Published, ClientError> {
     let snapshot = vault.snapshot()?;
+    if snapshot.contains(Slot::Blind) {
+        return publish_blocks(vault, &snapshot, options, transport, watch);
+    }
     let collection = &Collection::read(vault, &snapshot)?;
-    let commit_at = |revision| collection.commit_at(revision);
-    let lineage = Lineage { head: collection.head(), commit_at: &commit_at };
-    let id = collection.vault_id();
-    let mut state = describe(transport)?;
-    let owner = match owner(id, transport) {
-        // It is not known any more, and what was published neither.
-        Err(ClientError::DamagedRows { .. }) if state.damage.is_some() => Owner::Nobody,
-        known => known?,
-    };
-    let start = Start::decide(&state, owner, lineage, options)?;
+    let position = collection.position();
+    let commit_at = |revision| position.commit_at(revision);
+    let lineage = Lineage { head: position.head(), commit_at: &commit_at };
+    let (state, start) = arrive(position.vault(), lineage, options, transport)?;
     let published = &all_rows(&snapshot, collection, UNWATCHED)?;
-    if start == Start::Anew {
-        let from = declassify(state.commit, Leak::CollectionShape);
-        let message = ResetCollection::new(from).encode();
-        accepted(transport, message, &Limits::default())?;
-        state = describe(transport)?;
-    }
-    if owner != Owner::ThisVault {
-        take(id, transport)?;
-    }
     let macs: Vec<RowMac> =
         published.rows().par_iter().map(|row| RowMac(collection.keys().row_mac(row))).collect();
-    let advance = Advance {
-        from: state.commit,
-        to: lineage.head.name,
-        revision: lineage.head.revision,
-        turn: state.turn.wrapping_add(1),
-    };
+    let advance = advance_to(&state, lineage.head);
     let mut transfer = Transfer::new(published, &macs, advance, transport, watch);
     let searched = state.current == Some(published.epoch());
     let mut changes = Changes::default();
@@ -139,14 +126,7 @@ fn publish_once(
     }
     transfer.send_all(&changes)?;
     // What other copies are brought forward by is there before it is what is published.
-    let kept = blobs::list(transport)?;
-    let mut sent = blobs::send_values(&snapshot, &kept, transport, watch)?;
-    let name = blobs::state_name(lineage.head.name);
-    if !kept.contains_key(&name) {
-        blobs::put(transport, &name, snapshot.sealed_root()?)?;
-    }
-    // Another copy that looked before may have taken values that were there for left over.
-    sent += blobs::complete_values(&snapshot, transport, watch)?;
+    let sent = leave_state(&snapshot, lineage.head, transport, watch)?;
     if activated {
         let message = ActivateEpoch::new(transfer.advance(), transfer.epoch()).encode();
         accepted(transport, message, &Limits::default())?;
@@ -155,6 +135,7 @@ fn publish_once(
     let _ = sweep(vault, &snapshot, transport);
     let uploaded = changes.uploads();
     Ok(Published {
+        blind: false,
         uploaded,
         deleted: changes.deletions(),
         unchanged: published.rows().len() - uploaded,
@@ -165,9 +146,64 @@ fn publish_once(
     })
 }
 
+/// Finds out where a publish begins, forgets what it takes the place of, and takes the collection for
+/// this vault. Returns what the server holds then.
+pub(super) fn arrive(
+    id: VaultId,
+    lineage: Lineage<'_>,
+    options: PublishOptions,
+    transport: &impl Transport<Error: Into<ClientError>>,
+) -> Result<(CollectionState, Start), ClientError> {
+    let mut state = describe(transport)?;
+    let owner = match owner(id, transport) {
+        // It is not known any more, and what was published neither.
+        Err(ClientError::DamagedRows { .. }) if state.damage.is_some() => Owner::Nobody,
+        known => known?,
+    };
+    let start = Start::decide(&state, owner, lineage, options)?;
+    if start == Start::Anew {
+        let from = declassify(state.commit, Leak::CollectionShape);
+        let message = ResetCollection::new(from).encode();
+        accepted(transport, message, &Limits::default())?;
+        state = describe(transport)?;
+    }
+    if owner != Owner::ThisVault {
+        take(id, transport)?;
+    }
+    Ok((state, start))
+}
+
+/// The next step of a collection to a commit.
+pub(super) fn advance_to(state: &CollectionState, head: Head) -> Advance {
+    Advance {
+        from: state.commit,
+        to: head.name,
+        revision: head.revision,
+        turn: state.turn.wrapping_add(1),
+    }
+}
+
+/// Leaves the sealed values of a commit with the server, for other copies to be brought forward by.
+/// Returns how many bytes that took.
+pub(super) fn leave_state(
+    snapshot: &Snapshot,
+    head: Head,
+    transport: &impl Transport<Error: Into<ClientError>>,
+    watch: &Watch<'_>,
+) -> Result<u64, ClientError> {
+    let kept = blobs::list(transport)?;
+    let sent = blobs::send_values(snapshot, &kept, transport, watch)?;
+    let name = blobs::state_name(head.name);
+    if !kept.contains_key(&name) {
+        blobs::put(transport, &name, snapshot.sealed_root()?)?;
+    }
+    // Another copy that looked before may have taken values that were there for left over.
+    Ok(sent + blobs::complete_values(snapshot, transport, watch)?)
+}
+
 /// Where a publish begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Start {
+pub(super) enum Start {
     /// At the vault's own present commit: what is missing of it is sent.
     Again,
     /// At an earlier commit of the vault, or at none.

@@ -27,47 +27,62 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         queries: &VectorSet,
         options: &SearchOptions,
         parallel: usize,
-        mut each: impl FnMut(usize, Answer) -> ControlFlow<()>,
+        each: impl FnMut(usize, Answer) -> ControlFlow<()>,
     ) -> Result<(), ClientError> {
-        let next = AtomicUsize::new(0);
-        let end = || next.store(queries.rows(), Ordering::Relaxed);
-        let (done, answers) = mpsc::channel();
-        let parallel = parallel.clamp(1, queries.rows().max(1));
-        let work = |done: mpsc::Sender<_>| {
-            let alone = (parallel > 1).then(|| ThreadPoolBuilder::new().num_threads(1).build());
-            let alone = alone.and_then(Result::ok); // without threads to spare, as it comes
-            loop {
-                let row = next.fetch_add(1, Ordering::Relaxed);
-                if row >= queries.rows() {
-                    return;
-                }
-                let search = || self.search(collection, queries.row(row), options);
-                let answer = alone.as_ref().map_or_else(search, |pool| pool.install(search));
-                if answer.is_err() {
-                    end();
-                }
-                let _ = done.send((row, answer));
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 0..parallel {
-                let done = done.clone();
-                scope.spawn(|| work(done));
-            }
-            drop(done);
-            let mut early = BTreeMap::new();
-            let mut expected = 0;
-            for (row, answer) in answers {
-                early.insert(row, answer);
-                while let Some(answer) = early.remove(&expected) {
-                    if each(expected, answer?).is_break() {
-                        end();
-                        return Ok(());
-                    }
-                    expected += 1;
-                }
-            }
-            Ok(())
-        })
+        let search = |row: usize| self.search(collection, queries.row(row), options);
+        search_many(queries.rows(), parallel, search, each)
     }
+}
+
+/// Runs `search` for every query, up to `parallel` at a time; the rest is as for
+/// [`Searcher::search_many`].
+///
+/// # Errors
+/// That of the first query, in order, that fails. Answers to those before it were handed over.
+pub fn search_many(
+    queries: usize,
+    parallel: usize,
+    search: impl Fn(usize) -> Result<Answer, ClientError> + Sync,
+    mut each: impl FnMut(usize, Answer) -> ControlFlow<()>,
+) -> Result<(), ClientError> {
+    let next = AtomicUsize::new(0);
+    let end = || next.store(queries, Ordering::Relaxed);
+    let (done, answers) = mpsc::channel();
+    let parallel = parallel.clamp(1, queries.max(1));
+    let work = |done: mpsc::Sender<_>| {
+        let alone = (parallel > 1).then(|| ThreadPoolBuilder::new().num_threads(1).build());
+        let alone = alone.and_then(Result::ok); // without threads to spare, as it comes
+        loop {
+            let row = next.fetch_add(1, Ordering::Relaxed);
+            if row >= queries {
+                return;
+            }
+            let search = || search(row);
+            let answer = alone.as_ref().map_or_else(search, |pool| pool.install(search));
+            if answer.is_err() {
+                end();
+            }
+            let _ = done.send((row, answer));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..parallel {
+            let done = done.clone();
+            scope.spawn(|| work(done));
+        }
+        drop(done);
+        let mut early = BTreeMap::new();
+        let mut expected = 0;
+        for (row, answer) in answers {
+            early.insert(row, answer);
+            while let Some(answer) = early.remove(&expected) {
+                if each(expected, answer?).is_break() {
+                    end();
+                    return Ok(());
+                }
+                expected += 1;
+            }
+        }
+        Ok(())
+    })
 }

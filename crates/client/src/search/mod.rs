@@ -25,8 +25,9 @@ use shard_rlwe::fill_from_os;
 
 pub use self::answer::{Answer, Cost, Hit, Timings};
 use self::coefficients::{Coefficients, MergeSession};
+pub use self::many::search_many;
 pub use self::options::{LayoutChoice, SearchOptions};
-use self::rank::grid;
+pub(crate) use self::rank::grid;
 use self::rotate::{ActiveCell, RotatedQuery};
 #[cfg(feature = "slots")]
 use self::slots::{Slots, SlotsSession};
@@ -113,7 +114,7 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         options: &SearchOptions,
     ) -> Result<Answer, ClientError> {
         let answer = self.search_as_owner(collection, query, options);
-        match collection.access() {
+        match collection.position().access() {
             VaultAccess::Owner => answer,
             VaultAccess::Query => answer.map_err(ClientError::for_query_vault),
         }

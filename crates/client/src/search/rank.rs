@@ -105,6 +105,6 @@ impl Collection {
 }
 
 /// The smallest power of two that is at least the error.
-pub(super) fn grid(error: f64) -> f64 {
+pub(crate) fn grid(error: f64) -> f64 {
     if error > 0.0 { 2_f64.powi(error.log2().ceil() as i32) } else { 0.0 }
 }

@@ -10,6 +10,8 @@ use shard_rlwe::{ParameterError, RingDegree};
 
 use shard_cli::{LayoutName, PlanArguments, cells, positive};
 
+use super::blind::Blind;
+
 /// What is measured.
 #[derive(Subcommand)]
 pub enum Bench {
@@ -33,6 +35,8 @@ pub enum Bench {
     Store(Store),
     /// The owner's vault on disk: ingesting, opening, changing one document, searching, verifying
     Vault(VaultStorage),
+    /// A blind collection: time by phase, bytes, memory, error, forgeries, beside a plain scan
+    Blind(Blind),
 }
 
 #[derive(Args)]

@@ -12,6 +12,7 @@
 //! server's rows on disk, `vault` the owner's vault.
 
 mod arguments;
+mod blind;
 mod clock;
 mod corpus;
 mod crash;
@@ -52,5 +53,6 @@ pub fn run(bench: &Bench, json: Option<&Path>) -> Result<()> {
         Bench::Hostile(arguments) => hostile::run(arguments, &output),
         Bench::Store(arguments) => store::run(arguments, &output),
         Bench::Vault(arguments) => vault::run(arguments, &output),
+        Bench::Blind(arguments) => blind::run(arguments, &output),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use shard_protocol::{Advance, BlobName, BlockList, CollectionName, CommitName, Epoch, Revision};
+use shard_protocol::{Advance, BlobName, BlockList, CollectionName, CommitName, Epoch};
 use shard_rlwe::blind::Block;
 use shard_store::StoreError;
 
@@ -167,30 +167,6 @@ impl Server {
         })?;
         self.blocks.keep(collection, held.clone());
         Ok(held)
-    }
-
-    /// Holds blocks of one commit in a collection that holds nothing: how an embedded server is filled.
-    ///
-    /// # Panics
-    /// When there are other blocks than the list says.
-    pub(crate) fn hold_blocks(
-        &self,
-        collection: &CollectionName,
-        commit: CommitName,
-        list: &BlockList,
-        blocks: Vec<Block>,
-    ) -> Result<(), ServerError> {
-        assert_eq!(blocks.len(), list.names().len(), "a block for every name");
-        let (tiles, width) = (list.shape().tiles(), list.shape().dimension());
-        assert!(blocks.iter().all(|block| block.polynomials() == tiles), "blocks of one shape");
-        let _changing = self.blocks.change();
-        let advance = Advance { from: None, to: commit, revision: Revision::default(), turn: 1 };
-        self.rows.begin(collection, &advance)?;
-        let count = blocks.len() as u64;
-        self.rows.activate_blocks(collection, &advance, list.epoch(), width, count)?;
-        let blocks = blocks.into_iter().map(Arc::new).collect();
-        self.blocks.keep(collection, self.blocks.of(commit, list, blocks));
-        Ok(())
     }
 
     /// The list of a commit's blocks, if there is one.

@@ -377,7 +377,10 @@ fn a_restart_serves_the_same() {
 fn an_embedded_server_answers_also_from_within_a_pool_of_threads() {
     use rayon::prelude::*;
     let commit = Commit::new(1, 0..500);
-    let server = Embedded::blind(EPOCH, commit.name, &commit.list, commit.blocks.clone());
+    let server = Embedded::empty(EPOCH);
+    for message in commit.publish(None) {
+        assert_eq!(server.exchange(message).unwrap(), MessageKind::Accepted.bare());
+    }
     let search = |number: u64| {
         let (query, _) = commit.encrypt(&row(number));
         let answer = server.exchange(commit.query(vec![query.clone()]).encode()).unwrap();

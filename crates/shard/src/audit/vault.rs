@@ -29,8 +29,9 @@ impl Audited {
         let queries = options.queries.map(|queries| {
             select(queries, &(0..queries.rows().min(MOST_QUERIES)).collect::<Vec<_>>())
         });
-        let (all, batch) = (vault.documents()?, vault.published_rows()?);
         let collection = vault.collection()?.ok_or(ClientError::Empty)?;
+        let collection = collection.rotated().ok_or(Error::BlindAudit)?;
+        let (all, batch) = (vault.documents()?, vault.published_rows()?);
         let (model, index) = (collection.model(), collection.index());
         let documents = all.ids().len();
         // With a key for every document each is a cell of its own.
@@ -69,7 +70,7 @@ impl Audited {
             return Ok(Self { subject, name, documents, ids, whole: None, notes });
         }
         let requests = match &queries {
-            Some(queries) => recorded::requests(&collection, &batch, queries, options.watch)?,
+            Some(queries) => recorded::requests(collection, &batch, queries, options.watch)?,
             None => {
                 notes.push(
                     "No sample queries were given: channels about requests and about quality were \

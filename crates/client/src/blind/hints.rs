@@ -1,0 +1,225 @@
+//! Hints: what opening needs of every block besides its tag, fetched once and kept.
+//!
+//! They are sealed by the owner and stay sealed here, in memory and in the file: whoever changes one
+//! is noticed when it is opened.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use shard_protocol::{
+    Blob, BlobName, Blobs, FetchShared, FetchSharedMany, Leak, Limits, declassify,
+};
+use zeroize::Zeroizing;
+
+use super::BlindCollection;
+use super::seal::{SEAL_BYTES, Subject};
+use crate::error::ClientError;
+use crate::progress::{Progress, UNWATCHED, Watch};
+use crate::transport::{Channel, exchange};
+
+/// Names that are asked for at once.
+const AT_ONCE: usize = 2048;
+
+/// What the file begins with.
+const MAGIC: &[u8; 8] = b"SHRDHNT1";
+
+/// The name of the file in a vault's directory.
+const FILE: &str = "hints";
+
+/// The name of the file with the sets of checks that are not used any more.
+const RETIRED: &str = "retired-checks";
+
+/// The sealed hints of a collection's blocks, and the sealed checks of its commit.
+#[derive(Default)]
+pub struct Hints {
+    held: RwLock<HashMap<[u8; 16], Arc<[u8]>>>,
+    /// Sets of checks that an alarm has retired.
+    retired: Mutex<Vec<u64>>,
+    file: Option<PathBuf>,
+}
+
+impl Hints {
+    /// None yet, and none are kept when it is dropped.
+    pub fn in_memory() -> Self {
+        Self::default()
+    }
+
+    /// As they were kept in a vault's directory. A file that is not one counts as none: they are
+    /// fetched again.
+    pub fn kept_in(directory: &Path) -> Self {
+        let file = directory.join(FILE);
+        let held = fs::read(&file).ok().and_then(|bytes| decode(&bytes)).unwrap_or_default();
+        let retired = Mutex::new(retired_sets(directory));
+        Self { held: RwLock::new(held), retired, file: Some(file) }
+    }
+
+    /// Bytes that would have to be fetched to search a collection.
+    pub fn missing_bytes(&self, collection: &BlindCollection) -> usize {
+        let sealed = collection.shape().hint_bytes() + SEAL_BYTES;
+        self.missing(collection).len() * sealed
+    }
+
+    fn missing(&self, collection: &BlindCollection) -> Vec<[u8; 16]> {
+        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        let names = collection.blocks().iter().map(|block| block.file_name());
+        names.filter(|name| !held.contains_key(name)).collect()
+    }
+
+    /// The hint of a block, opened.
+    pub(super) fn of(
+        &self,
+        collection: &BlindCollection,
+        number: usize,
+    ) -> Result<Zeroizing<Vec<u8>>, ClientError> {
+        let name = collection.blocks()[number].file_name();
+        let sealed = self.held.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned();
+        let opened =
+            sealed.and_then(|sealed| collection.sealer().open(Subject::Hint(name), &sealed));
+        if opened.is_none() {
+            // Not kept: it is fetched again next time.
+            self.held.write().unwrap_or_else(PoisonError::into_inner).remove(&name);
+        }
+        opened.ok_or(ClientError::Forged)
+    }
+
+    /// Fetches what is missing, and forgets what no block has any more. Returns how many bytes came.
+    pub(super) fn complete(
+        &self,
+        collection: &BlindCollection,
+        transport: &dyn Channel,
+    ) -> Result<usize, ClientError> {
+        self.fetch(collection, transport, UNWATCHED)
+    }
+
+    /// Fetches what is missing for a collection. Returns how many bytes came.
+    ///
+    /// # Errors
+    /// When the server does not have a hint, cannot be reached or refuses, and when `watch` ended it.
+    pub(crate) fn fetch(
+        &self,
+        collection: &BlindCollection,
+        transport: &dyn Channel,
+        watch: &Watch<'_>,
+    ) -> Result<usize, ClientError> {
+        let missing = self.missing(collection);
+        let sealed = collection.shape().hint_bytes() + SEAL_BYTES;
+        let total = (missing.len() * sealed) as u64;
+        let (mut bytes, mut rest) = (0, &missing[..]);
+        while !rest.is_empty() {
+            let asked = &rest[..rest.len().min(AT_ONCE)];
+            let names: Vec<BlobName> = asked.iter().map(|name| BlobName::hint(*name)).collect();
+            let message = FetchSharedMany::new(declassify(names, Leak::SealedBlobs)).encode();
+            let limits = Limits::default();
+            let answer = exchange(transport, message, &limits)?;
+            let came = Blobs::decode(&answer, &limits)?.blobs;
+            if came.is_empty() || came.len() > asked.len() {
+                return Err(ClientError::NoPublishedState);
+            }
+            let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+            for (name, blob) in asked.iter().zip(&came) {
+                let blob = blob.as_ref().filter(|blob| blob.len() == sealed);
+                let blob = blob.ok_or(ClientError::NoPublishedState)?;
+                bytes += blob.len();
+                held.insert(*name, blob.as_slice().into());
+            }
+            drop(held);
+            rest = &rest[came.len()..];
+            if watch(Progress { done: bytes as u64, total }).is_break() {
+                return Err(ClientError::Cancelled);
+            }
+        }
+        if bytes > 0 {
+            self.keep(collection);
+        }
+        Ok(bytes)
+    }
+
+    /// Whether an alarm has retired a set of checks.
+    pub(super) fn is_retired(&self, set: u64) -> bool {
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner).contains(&set)
+    }
+
+    /// Never uses a set of checks again: what its alarm told a forger is about that set.
+    pub(super) fn retire(&self, set: u64) {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.push(set);
+        if let Some(file) = self.file.as_ref().map(|file| file.with_file_name(RETIRED)) {
+            let lines: String = retired.iter().map(|set| format!("{set}\n")).collect();
+            // Where it cannot be written, whoever is asked next does not know: the error says so too.
+            let _ = fs::write(file, lines);
+        }
+    }
+
+    /// The sealed checks of the collection's commit, as the server has them now.
+    pub(super) fn checks(
+        &self,
+        collection: &BlindCollection,
+        transport: &dyn Channel,
+    ) -> Result<Vec<u8>, ClientError> {
+        let commit = collection.commit();
+        let name = declassify(BlobName::checks(commit), Leak::SealedBlobs);
+        let limits = Limits::default();
+        let answer = exchange(transport, FetchShared::new(name).encode(), &limits)?;
+        Ok(Blob::decode(&answer, &limits)?.sealed)
+    }
+
+    /// Leaves them in the file, without those of blocks that are gone. That it cannot be written costs
+    /// the next search some time and nothing else.
+    fn keep(&self, collection: &BlindCollection) {
+        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        let names: std::collections::HashSet<[u8; 16]> =
+            collection.blocks().iter().map(|block| block.file_name()).collect();
+        held.retain(|name, _| names.contains(name));
+        if let Some(file) = &self.file {
+            let next = file.with_extension("next");
+            let _ = fs::write(&next, encode(&held)).and_then(|()| fs::rename(&next, file));
+        }
+    }
+}
+
+/// The sets of checks that an alarm has retired, as a vault's directory tells.
+pub(crate) fn retired_sets(directory: &Path) -> Vec<u64> {
+    let text = fs::read_to_string(directory.join(RETIRED)).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+fn encode(held: &HashMap<[u8; 16], Arc<[u8]>>) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    for (name, sealed) in held {
+        bytes.extend_from_slice(name);
+        bytes.extend_from_slice(&(sealed.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(sealed);
+    }
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Option<HashMap<[u8; 16], Arc<[u8]>>> {
+    let mut rest = bytes.strip_prefix(MAGIC)?;
+    let mut held = HashMap::new();
+    while !rest.is_empty() {
+        let (name, after) = rest.split_first_chunk::<16>()?;
+        let (length, after) = after.split_first_chunk::<4>()?;
+        let (sealed, after) = after.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        held.insert(*name, sealed.into());
+        rest = after;
+    }
+    Some(held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_comes_back_whole_or_not_at_all() {
+        let held: HashMap<[u8; 16], Arc<[u8]>> =
+            (0..5_u8).map(|n| ([n; 16], vec![n; 10 + n as usize].into())).collect();
+        let bytes = encode(&held);
+        assert_eq!(decode(&bytes).unwrap(), held);
+        assert!(decode(&bytes[..bytes.len() - 1]).is_none());
+        assert!(decode(b"something else").is_none());
+        assert!(decode(MAGIC).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,335 @@
+//! A query's journey through a blind collection: encrypt, ask, check, open, refine.
+//!
+//! The journey is [`BlindSearcher::search`]. While the server computes, the client computes the secret
+//! products of all blocks; when the answer is there it is checked first, and nothing of it is used
+//! unless it is that of the blocks that the owner published.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
+
+use rayon::prelude::*;
+use shard_geometry::check_vector;
+use shard_protocol::{BlindAnswer, BlindQuery, CommitName, Leak, Limits, Transport, declassify};
+use shard_rlwe::blind::{self, BlockSecrets, Checker, Opening, Precision, QueryEntropy};
+
+use super::BlindCollection;
+use super::checks::{CheckSet, Checks};
+use super::hints::Hints;
+use crate::error::ClientError;
+use crate::search::{Answer, Cost, Hit, SearchOptions, grid};
+use crate::transport::exchange;
+
+/// Memory for what opening needs of blocks, unless told otherwise.
+pub const SECRET_BYTES: usize = 512 << 20;
+
+/// Deviations of noise between a score as opened and as it is.
+const DEVIATIONS: f64 = 7.0;
+
+/// Blocks that are opened together.
+const TOGETHER: usize = 32;
+
+/// Searches a blind collection through one server. Keep it: it holds the hints and, within its budget,
+/// what opening needs of every block. Many threads may search at once.
+pub struct BlindSearcher<T> {
+    transport: T,
+    limits: Limits,
+    hints: Hints,
+    /// What was made ready for the commit that was searched last.
+    ready: RwLock<Option<Arc<Ready>>>,
+    budget: usize,
+}
+
+/// What outlives a search of one commit.
+struct Ready {
+    commit: CommitName,
+    sets: Vec<CheckSet>,
+    /// The set in use, and what checks with it.
+    checking: Mutex<Option<(u64, usize, Arc<Checker>)>>,
+    /// Of the first blocks, as many as the budget allows.
+    kept: Arc<Vec<BlockSecrets>>,
+}
+
+impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
+    /// A searcher that has fetched nothing yet, with hints as they were kept.
+    pub fn new(transport: T, hints: Hints) -> Self {
+        Self {
+            transport,
+            limits: Limits::default(),
+            hints,
+            ready: RwLock::new(None),
+            budget: SECRET_BYTES,
+        }
+    }
+
+    /// The same with so many bytes for what opening needs of blocks.
+    #[must_use]
+    pub fn with_secret_bytes(self, budget: usize) -> Self {
+        Self { budget, ..self }
+    }
+
+    /// The server it searches through.
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+
+    /// Searches a collection. The server sees that there was a search.
+    ///
+    /// # Errors
+    /// When the query does not fit the collection, the server cannot be reached, refuses or holds
+    /// another commit, and when its answer is not that of the published blocks.
+    pub fn search(
+        &self,
+        collection: &BlindCollection,
+        query: &[f32],
+        options: &SearchOptions,
+    ) -> Result<Answer, ClientError> {
+        check_vector(collection.shape().dimension(), query)?;
+        let mut cost = Cost { candidates: collection.rows(), ..Cost::default() };
+        let ready = self.ready(collection, &mut cost)?;
+
+        let start = Instant::now();
+        let keys = collection.keys();
+        let entropy = QueryEntropy::from_os()?;
+        let (sent, opening) =
+            keys.encrypt_query(entropy, query, collection.grid(), collection.longest());
+        let message = BlindQuery::new(
+            declassify(collection.epoch(), Leak::CollectionShape),
+            declassify(collection.commit(), Leak::CollectionShape),
+            vec![sent.to_bytes()],
+        )
+        .encode();
+        cost.bytes_up = message.len();
+        cost.timings.encrypt = start.elapsed();
+
+        // None of the products waits for the answer.
+        let start = Instant::now();
+        let (answer, products) = std::thread::scope(|scope| {
+            let answer = scope.spawn(|| exchange(&self.transport, message, &self.limits));
+            let products = self.secret_products(collection, &ready, &opening);
+            (answer.join().expect("an exchange does not panic"), products)
+        });
+        let (answer, products) = (answer?, products?);
+        cost.bytes_down = answer.len();
+        cost.timings.server = start.elapsed();
+
+        let start = Instant::now();
+        let blocks = collection.blocks().len() + self.check_blocks(&ready);
+        let length = collection.shape().answer_bytes(blocks);
+        let answers = BlindAnswer::decode(&answer, 1, length, &self.limits)?.into_answers();
+        let answer = blind::Answer::from_bytes(collection.shape(), blocks, &answers[0])
+            .map_err(shard_protocol::DecodeError::Ciphertext)?;
+        let scores = match self.open(collection, &ready, &opening, &answer, &products) {
+            // The owner may have published fresh checks of this very commit meanwhile.
+            Err(ClientError::Forged) => self
+                .fresh(collection, &ready)
+                .and_then(|fresh| self.open(collection, &fresh, &opening, &answer, &products)),
+            scores => scores,
+        };
+        let scores = scores.inspect_err(|_| self.alarm(&ready))?;
+        let answer = rank(collection, &opening, &scores, query, options.top, cost, start);
+        Ok(answer)
+    }
+
+    /// Checks, then the range, then scores: in this order, and with one error.
+    fn open(
+        &self,
+        collection: &BlindCollection,
+        ready: &Ready,
+        opening: &Opening,
+        answer: &blind::Answer,
+        products: &[Vec<u64>],
+    ) -> Result<Vec<f64>, ClientError> {
+        let (_, first, checker) = self.checker(collection, ready)?;
+        let keys = collection.keys();
+        let mut scores = Vec::with_capacity(collection.places());
+        let opened = checker
+            .check(keys, opening, answer, collection.blocks().len() + first)
+            .and_then(|()| {
+                let each = products.iter().enumerate();
+                each.map(|(block, products)| opening.open(answer, block, products, &mut scores))
+                    .fold(Ok(()), Result::and)
+            });
+        opened.map_err(|_| ClientError::Forged)?;
+        Ok(scores)
+    }
+
+    /// What a forger learns from an alarm is about the set in use, which is never used again.
+    fn alarm(&self, ready: &Ready) {
+        let mut checking = ready.checking.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((set, ..)) = checking.take() {
+            self.hints.retire(set);
+        }
+    }
+
+    /// The same commit with checks that the server has now, if they are others than those before.
+    fn fresh(
+        &self,
+        collection: &BlindCollection,
+        ready: &Arc<Ready>,
+    ) -> Result<Arc<Ready>, ClientError> {
+        let (sets, _) = self.fetch_sets(collection)?;
+        let known = |set: &CheckSet| ready.sets.iter().any(|held| held.number == set.number);
+        if sets.iter().all(known) {
+            return Err(ClientError::Forged);
+        }
+        let kept = ready.kept.clone();
+        let ready = Ready { commit: ready.commit, sets, checking: Mutex::new(None), kept };
+        let ready = Arc::new(ready);
+        *self.ready.write().unwrap_or_else(PoisonError::into_inner) = Some(ready.clone());
+        Ok(ready)
+    }
+
+    /// `s2 H + s k + s' k'` of every block, on all cores.
+    fn secret_products(
+        &self,
+        collection: &BlindCollection,
+        ready: &Ready,
+        opening: &Opening,
+    ) -> Result<Vec<Vec<u64>>, ClientError> {
+        let numbers: Vec<usize> = (0..collection.blocks().len()).collect();
+        let some = |numbers: &[usize]| {
+            let made: Vec<BlockSecrets> = numbers
+                .iter()
+                .filter(|&&number| number >= ready.kept.len())
+                .map(|&number| self.block_secrets(collection, number))
+                .collect::<Result<_, _>>()?;
+            let mut made = made.iter();
+            let secrets: Vec<&BlockSecrets> = numbers
+                .iter()
+                .filter_map(|&number| ready.kept.get(number).or_else(|| made.next()))
+                .collect();
+            let mut products = Vec::with_capacity(numbers.len());
+            collection
+                .keys()
+                .secret_products(opening, &secrets, |_, places| products.push(places.to_vec()));
+            Ok::<_, ClientError>(products)
+        };
+        let parts: Result<Vec<_>, ClientError> = numbers.par_chunks(TOGETHER).map(some).collect();
+        Ok(parts?.concat())
+    }
+
+    fn block_secrets(
+        &self,
+        collection: &BlindCollection,
+        number: usize,
+    ) -> Result<BlockSecrets, ClientError> {
+        let tag = &collection.blocks()[number].tag;
+        let hint = self.hints.of(collection, number)?;
+        collection.keys().block_secrets(tag, &hint).map_err(|_| ClientError::Forged)
+    }
+
+    /// Fetches what a search of this commit needs, unless it is here.
+    fn ready(
+        &self,
+        collection: &BlindCollection,
+        cost: &mut Cost,
+    ) -> Result<Arc<Ready>, ClientError> {
+        let held = self.ready.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(ready) = held.filter(|ready| ready.commit == collection.commit()) {
+            return Ok(ready);
+        }
+        let (sets, bytes) = self.fetch_sets(collection)?;
+        cost.bytes_once = bytes + self.hints.complete(collection, &self.transport)?;
+        let each = (collection.shape().query_rank().secrets() + 2) * blind::DEGREE * 6;
+        let numbers: Vec<usize> = (0..collection.blocks().len().min(self.budget / each)).collect();
+        let kept: Result<Vec<_>, ClientError> =
+            numbers.par_iter().map(|&number| self.block_secrets(collection, number)).collect();
+        let ready = Arc::new(Ready {
+            commit: collection.commit(),
+            sets,
+            checking: Mutex::new(None),
+            kept: Arc::new(kept?),
+        });
+        *self.ready.write().unwrap_or_else(PoisonError::into_inner) = Some(ready.clone());
+        Ok(ready)
+    }
+
+    fn fetch_sets(
+        &self,
+        collection: &BlindCollection,
+    ) -> Result<(Vec<CheckSet>, usize), ClientError> {
+        let sealed = self.hints.checks(collection, &self.transport)?;
+        let opened = Checks::open(collection.sealer(), collection.commit(), &sealed);
+        let checks = opened.ok_or(ClientError::Forged)?;
+        let shape = collection.shape();
+        let sound = checks.revision == collection.revision().0
+            && checks.sets.iter().all(|set| set.tags.len() == shape.checks());
+        if sound { Ok((checks.sets, sealed.len())) } else { Err(ClientError::Forged) }
+    }
+
+    fn check_blocks(&self, ready: &Ready) -> usize {
+        ready.sets.iter().map(|set| set.tags.len()).sum()
+    }
+
+    /// The first set that no alarm has retired, and where its blocks begin among those of checks.
+    fn checker(
+        &self,
+        collection: &BlindCollection,
+        ready: &Ready,
+    ) -> Result<(u64, usize, Arc<Checker>), ClientError> {
+        let mut checking = ready.checking.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((set, first, checker)) = &*checking {
+            return Ok((*set, *first, checker.clone()));
+        }
+        let mut first = 0;
+        for set in &ready.sets {
+            if self.hints.is_retired(set.number) {
+                first += set.tags.len();
+                continue;
+            }
+            let blocks = collection.blocks().len();
+            let checker = Arc::new(Checker::new(collection.keys(), set.number, &set.tags, blocks));
+            *checking = Some((set.number, first, checker.clone()));
+            return Ok((set.number, first, checker));
+        }
+        Err(ClientError::ChecksRetired)
+    }
+}
+
+/// The best rows, refined: from every score that may belong to them the errors of its block are taken.
+fn rank(
+    collection: &BlindCollection,
+    opening: &Opening,
+    scores: &[f64],
+    query: &[f32],
+    top: usize,
+    mut cost: Cost,
+    start: Instant,
+) -> Answer {
+    let shape = collection.shape();
+    let length = query.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+    let unit = collection.longest() * length;
+    let precision = Precision::of(shape, collection.grid(), collection.longest());
+    let mut best: Vec<(usize, f64)> = scores
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| collection.id(*place).is_some())
+        .map(|(place, &score)| (place, score))
+        .collect();
+    let top = top.min(best.len());
+    if top == 0 {
+        return Answer { hits: Vec::new(), precision: 0.0, error_bound: 0.0, cost };
+    }
+    best.select_nth_unstable_by(top - 1, |a, b| b.1.total_cmp(&a.1));
+    let least = best[top - 1].1 - 2.0 * DEVIATIONS * precision.opened * unit;
+    best.retain(|(_, score)| *score >= least);
+    let refine = |(place, score): &mut (usize, f64)| {
+        let (block, row) = (*place / shape.rows_per_block(), *place % shape.rows_per_block());
+        let tag = &collection.blocks()[block].tag;
+        *score = collection.keys().refine(opening, tag, row, *score);
+    };
+    best.par_iter_mut().with_min_len(64).for_each(refine);
+    best.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let error_bound = DEVIATIONS * precision.refined * unit;
+    // Finer digits are noise that depends on the key.
+    let step = grid(precision.refined * unit / 2.0);
+    let round = |score: f64| if step > 0.0 { (score / step).round() * step } else { score };
+    let hit = |&(place, score): &(usize, f64)| Hit {
+        id: collection.id(place).unwrap_or_default().to_owned(),
+        row: place as u32,
+        score: round(score),
+    };
+    let hits = best[..top].iter().map(hit).collect();
+    cost.timings.open = start.elapsed();
+    Answer { hits, precision: step, error_bound, cost }
+}

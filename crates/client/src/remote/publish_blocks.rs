@@ -1,0 +1,119 @@
+//! A publish of a blind collection: blocks that are new, checks over all of them, and one step that
+//! makes them what is searched.
+
+use std::collections::HashSet;
+
+use shard_protocol::{ActivateEpoch, BeginPublish, BlobName, Leak, Limits, Transport, declassify};
+
+use super::blobs::{self, Kept};
+use super::lineage::Lineage;
+use super::publish::{PublishOptions, Published, Start, advance_to, arrive, describe, leave_state};
+use super::sweep::sweep;
+use crate::blind::{BlindCollection, Checks, SentBlocks, retired_sets, send_blocks};
+use crate::error::ClientError;
+use crate::progress::Watch;
+use crate::transport::accepted;
+use crate::vault::{Snapshot, Vault};
+
+/// Brings the server's blocks to the state of the vault.
+pub(super) fn publish_blocks(
+    vault: &Vault,
+    snapshot: &Snapshot,
+    options: PublishOptions,
+    transport: &impl Transport<Error: Into<ClientError>>,
+    watch: &Watch<'_>,
+) -> Result<Published, ClientError> {
+    let collection = &BlindCollection::read(vault, snapshot)?;
+    let position = collection.position();
+    let (head, commit_at) = (position.head(), |revision| position.commit_at(revision));
+    let lineage = Lineage { head, commit_at: &commit_at };
+    let (state, start) = arrive(position.vault(), lineage, options, transport)?;
+    let kept = blobs::list(transport)?;
+    let retired = retired_sets(vault.directory());
+    let there = start == Start::Again
+        && state.current == Some(collection.epoch())
+        && is_whole(collection, &kept)
+        && checks_are_good(collection, &retired, transport)?;
+    let advance = advance_to(&state, head);
+    let disclosed = || declassify(advance, Leak::CollectionShape);
+    let mut sent = SentBlocks::default();
+    if !there {
+        let message = BeginPublish::new(disclosed()).encode();
+        accepted(transport, message, &Limits::default())?;
+        sent = send_blocks(snapshot, collection, &kept, state.commit, &retired, transport, watch)?;
+    }
+    let state_bytes = leave_state(snapshot, head, transport, watch)?;
+    if !there {
+        let epoch = declassify(collection.epoch(), Leak::CollectionShape);
+        let message = ActivateEpoch::new(disclosed(), epoch).encode();
+        accepted(transport, message, &Limits::default())?;
+    }
+    // What a sweep leaves, the next removes; the publish has been done.
+    let _ = sweep(vault, snapshot, transport);
+    let deleted = sweep_blocks(collection, transport).unwrap_or_default();
+    Ok(Published {
+        blind: true,
+        uploaded: sent.blocks,
+        deleted,
+        unchanged: collection.blocks().len() - sent.blocks,
+        bytes: sent.bytes,
+        state_bytes,
+        epoch: collection.epoch(),
+        activated: !there,
+    })
+}
+
+/// Whether the server has everything of a commit.
+fn is_whole(collection: &BlindCollection, kept: &Kept) -> bool {
+    let commit = collection.commit();
+    let block = |name| {
+        kept.contains_key(&BlobName::block(name)) && kept.contains_key(&BlobName::hint(name))
+    };
+    kept.contains_key(&BlobName::blocks(commit))
+        && kept.contains_key(&BlobName::checks(commit))
+        && collection.blocks().iter().all(|held| block(held.file_name()))
+}
+
+/// Whether no alarm has retired a set of the checks that are published.
+fn checks_are_good(
+    collection: &BlindCollection,
+    retired: &[u64],
+    transport: &impl Transport<Error: Into<ClientError>>,
+) -> Result<bool, ClientError> {
+    if retired.is_empty() {
+        return Ok(true);
+    }
+    let commit = collection.commit();
+    let sealed = blobs::fetch(transport, &BlobName::checks(commit))?.unwrap_or_default();
+    let checks = Checks::open(collection.sealer(), commit, &sealed);
+    Ok(checks.is_some_and(|checks| checks.sets.iter().all(|set| !retired.contains(&set.number))))
+}
+
+/// Removes blocks, hints and checks that are not of this commit. Nothing while another copy publishes:
+/// what it has sent is not listed yet. Returns how many blocks went.
+fn sweep_blocks(
+    collection: &BlindCollection,
+    transport: &impl Transport<Error: Into<ClientError>>,
+) -> Result<usize, ClientError> {
+    let commit = collection.commit();
+    let kept = blobs::list(transport)?;
+    let state = describe(transport)?;
+    if state.unfinished.is_some() || state.commit != Some(commit) {
+        return Ok(0);
+    }
+    let Some(list) = blobs::fetch(transport, &BlobName::blocks(commit))? else { return Ok(0) };
+    let list = shard_protocol::BlockList::decode(&list, &Limits::default())?;
+    let listed =
+        list.names().iter().flat_map(|&name| [BlobName::block(name), BlobName::hint(name)]);
+    let stays: HashSet<BlobName> =
+        listed.chain([BlobName::blocks(commit), BlobName::checks(commit)]).collect();
+    let mut blocks = 0;
+    for name in kept.keys().filter(|name| !stays.contains(*name)) {
+        let of_blocks = ["block.", "hint.", "blocks.", "checks."];
+        if of_blocks.iter().any(|prefix| name.as_str().starts_with(prefix)) {
+            blobs::delete(transport, name)?;
+            blocks += usize::from(name.as_str().starts_with("block."));
+        }
+    }
+    Ok(blocks)
+}

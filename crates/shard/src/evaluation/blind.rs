@@ -1,0 +1,74 @@
+//! The same comparison for a blind collection: it scores everything, so there is no shortlist to judge.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use shard_audit::baselines::Run;
+use shard_audit::quality::{Bootstrap, Qrels, SystemQuality, evaluate};
+use shard_client::{ClientError, Progress, SearchOptions};
+use shard_geometry::{dot_f64, exact_top_k};
+use shard_server::Embedded;
+
+use super::{DEPTH, EvaluateOptions, Evaluation, Quality, Scored, TIE, same_top10};
+use crate::{Documents, Error, Searcher};
+
+/// Searches for judged queries, and compares with raw exact search.
+pub(super) fn compare(
+    documents: &Documents,
+    searcher: &Searcher<Embedded>,
+    queries: &Documents,
+    qrels: &Qrels,
+    options: &EvaluateOptions<'_>,
+) -> Result<Evaluation, Error> {
+    let rows: HashMap<&str, u32> =
+        (0..).zip(documents.ids()).map(|(row, id)| (id.as_str(), row)).collect();
+    let count = queries.ids().len();
+    let search = SearchOptions { top: DEPTH, ..options.search.clone() };
+    let (mut answers, mut found, mut exact) = (Vec::new(), Vec::new(), Vec::new());
+    let mut max_abs_error = 0.0_f64;
+    for number in 0..count {
+        let query = queries.vectors().row(number);
+        let answer = searcher.search(query, &search)?;
+        let hits: Vec<Scored> =
+            answer.hits.iter().map(|hit| (rows[hit.id.as_str()], hit.score)).collect();
+        for &(row, score) in &hits {
+            let true_score = dot_f64(query, documents.vectors().row(row as usize));
+            max_abs_error = max_abs_error.max((score - true_score).abs());
+        }
+        let best = exact_top_k(documents.vectors(), query, DEPTH)?;
+        exact.push(best.iter().map(|hit| (hit.row, hit.score)).collect::<Vec<Scored>>());
+        found.push(hits);
+        answers.push(answer);
+        let progress = Progress { done: number as u64 + 1, total: count as u64 };
+        if (options.watch)(progress) == ControlFlow::Break(()) {
+            return Err(ClientError::Cancelled.into());
+        }
+    }
+    let named = |rankings: &[Vec<Scored>]| -> Run {
+        let names = |hits: &Vec<Scored>| {
+            hits.iter().map(|hit| documents.ids()[hit.0 as usize].clone()).collect()
+        };
+        queries.ids().iter().cloned().zip(rankings.iter().map(names)).collect()
+    };
+    let raw = evaluate(qrels, &named(&exact))?;
+    let blind = evaluate(qrels, &named(&found))?;
+    let blind = SystemQuality::against(&raw, &blind, Bootstrap::default()).map_err(Error::audit)?;
+    let same = |tie| {
+        let pairs = found.iter().zip(&exact);
+        pairs.filter(|(ours, theirs)| same_top10(ours, theirs, tie)).count() as f64 / count as f64
+    };
+    Ok(Evaluation {
+        quality: Quality {
+            raw: SystemQuality::baseline(&raw),
+            rotated: None,
+            shard_blind: Some(blind),
+            baselines: Vec::new(),
+        },
+        candidates: documents.ids().len(),
+        top10_identical: same(TIE),
+        top10_strict: same(0.0),
+        max_abs_error,
+        answers,
+        left_out: raw.left_out,
+    })
+}
