@@ -379,6 +379,9 @@ pub struct Search {
     pub nprobe: Option<usize>,
     #[command(flatten)]
     pub plan: PlanArguments,
+    /// Search the vectors that the vault holds, exactly and without any server
+    #[arg(long, conflicts_with_all = ["candidates", "nprobe", "objective", "link", "explain", "parallel"])]
+    pub local: bool,
     /// Say what the search cost and what the server saw of it
     #[arg(long)]
     pub explain: bool,
@@ -387,7 +390,7 @@ pub struct Search {
         long,
         value_name = "NAME",
         alias = "foil",
-        conflicts_with_all = ["nprobe", "objective", "link", "explain"]
+        conflicts_with_all = ["nprobe", "objective", "link", "explain", "local"]
     )]
     #[cfg_attr(feature = "slots", arg(conflicts_with_all = ["layout", "width"]))]
     pub baseline: Option<Baseline>,

@@ -142,6 +142,8 @@ pub struct ServerStatus {
     pub epoch: Option<u64>,
     /// Rows of that epoch, canaries included.
     pub rows: u64,
+    /// Blocks of that epoch, checks included, where it is blind.
+    pub blocks: u64,
     /// Epochs that are being published.
     pub pending: Vec<u64>,
     /// What of the rows is damaged.
@@ -193,6 +195,7 @@ pub fn server_status(remote: &Remote, position: &Position) -> Result<ServerStatu
         commit: state.commit.map(|commit| commit.to_string()),
         epoch: state.current.map(|epoch| epoch.0),
         rows: state.epochs.iter().find(current).map_or(0, |held| held.rows),
+        blocks: state.epochs.iter().find(current).map_or(0, |held| held.blocks),
         pending: state.epochs.iter().filter(|held| !current(held)).map(|h| h.epoch.0).collect(),
         damage: state.damage.clone(),
         backups: backups.map(|backups| backups.iter().map(backup).collect()),
@@ -230,9 +233,12 @@ impl ServerStatus {
 
     fn published(&self, owner: bool) -> String {
         let held = || {
-            let rows = grouped(self.rows as usize);
+            let held = match self.blocks {
+                0 => format!("{} rows", grouped(self.rows as usize)),
+                blocks => format!("{} blocks", grouped(blocks as usize)),
+            };
             let epoch = self.epoch.map_or_else(|| "none".to_owned(), |epoch| epoch.to_string());
-            format!("{rows} rows of epoch {epoch}, revision {}", self.revision)
+            format!("{held} of epoch {epoch}, revision {}", self.revision)
         };
         let ours = self.vault_revision;
         match (self.standing, owner) {

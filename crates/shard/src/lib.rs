@@ -55,6 +55,7 @@ mod error;
 #[cfg(feature = "audit")]
 pub mod evaluation;
 pub mod input;
+mod local;
 pub mod planning;
 mod searcher;
 #[cfg(feature = "server")]
@@ -63,6 +64,7 @@ mod vault;
 
 pub use error::Error;
 pub use input::{Documents, InputError};
+pub use local::LocalSearcher;
 pub use searcher::{Opened, Searcher};
 pub use vault::{FitOptions, Vault};
 

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use shard_client::{
-    Answer, BlindCollection, BlindSearcher, ClientError, Collection, Hints, Position, SearchOptions,
+    Answer, BlindCollection, BlindSearcher, ClientError, Collection, Hints, Position,
+    SearchOptions, Watch,
 };
 use shard_geometry::VectorSet;
 use shard_protocol::{Epoch, Transport};
@@ -104,6 +105,25 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
             Inner::Rotated(_, searcher) => searcher.transport(),
             Inner::Blind(_, searcher) => searcher.transport(),
         }
+    }
+
+    /// Bytes that have to be fetched before the first search: the hints of a blind collection.
+    pub fn missing_bytes(&self) -> usize {
+        match &self.inner {
+            Inner::Rotated(..) => 0,
+            Inner::Blind(collection, searcher) => searcher.missing_bytes(collection),
+        }
+    }
+
+    /// Fetches them, so that progress can be shown. A search does it by itself.
+    ///
+    /// # Errors
+    /// When the server does not have them, cannot be reached or refuses, and when `watch` ended it.
+    pub fn prepare(&self, watch: &Watch<'_>) -> Result<(), Error> {
+        if let Inner::Blind(collection, searcher) = &self.inner {
+            searcher.prepare(collection, watch)?;
+        }
+        Ok(())
     }
 
     /// Searches; the server sees neither the query nor the scores.

@@ -13,7 +13,7 @@ use shard_geometry::VectorSet;
 use shard_protocol::{RowBatch, RowHandle, Transport};
 use shard_server::{Embedded, RowSource};
 
-use crate::{Documents, Error, Opened, Searcher};
+use crate::{Documents, Error, LocalSearcher, Opened, Searcher};
 
 /// How to take documents or fit a model to them.
 #[derive(Clone, Copy)]
@@ -302,6 +302,14 @@ impl Vault {
         let server = Embedded::empty(self.opened()?.epoch());
         let collection = shard_client::fill_server(&self.0, &server, watch)?;
         Ok(Searcher::blind(collection.into(), server, Hints::in_memory()))
+    }
+
+    /// Searches the vectors that the vault holds, without any server.
+    ///
+    /// # Errors
+    /// When the vault is empty or a query vault, which holds none.
+    pub fn local(&self) -> Result<LocalSearcher, Error> {
+        Ok(LocalSearcher::new(self.documents()?))
     }
 
     /// Puts the rows of a blind collection into no more blocks than they need.

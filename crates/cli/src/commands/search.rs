@@ -14,10 +14,10 @@ use shard::{
 };
 
 use crate::args::Search;
-use crate::output::{Output, bytes, printable, progress, table};
+use crate::output::{Output, bytes, follow, note, printable, progress, table};
 use crate::{interrupt, remote, unlock};
 
-/// Decimals of a baseline's scores, which state no error of their own.
+/// Decimals of scores that state no error of their own.
 const BASELINE_DECIMALS: usize = 6;
 
 pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
@@ -34,7 +34,10 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
     } else {
         read_queries(&arguments.query, None)?
     };
-    let vault = unlock::open(&arguments.vault)?;
+    let mut vault = unlock::open(&arguments.vault)?;
+    if arguments.local {
+        return search_local(arguments, &vault, &queries, &output);
+    }
     if let Some(baseline) = arguments.baseline {
         if arguments.server.is_some() {
             bail!("a baseline is searched in this process: leave out --server (or SHARD_SERVER)");
@@ -55,8 +58,19 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
         Some(address) => {
             let remote = remote::connect(address, &arguments.connection)?;
             let parallel = arguments.parallel.unwrap_or(2 * cores);
-            let searcher = vault.searcher(remote)?;
-            let outcome = batch.search(&searcher, parallel, &output);
+            let mut searcher = vault.searcher(remote)?;
+            let mut outcome =
+                batch.prepare(&searcher).and_then(|()| batch.search(&searcher, parallel, &output));
+            if outcome.as_ref().is_err_and(is_outdated) && searcher.collection().blind().is_some() {
+                // All answers are of one state, so none of the old one was printed.
+                let remote = remote::connect(address, &arguments.connection)?;
+                let pulled = vault.pull(&remote, shard::UNWATCHED)?;
+                note(&format!("this vault was behind: pulled revision {}", pulled.to));
+                searcher = vault.searcher(remote)?;
+                outcome = batch
+                    .prepare(&searcher)
+                    .and_then(|()| batch.search(&searcher, parallel, &output));
+            }
             if outcome.is_ok() {
                 remote::warn_if_apart(searcher.server(), searcher.collection().position());
             }
@@ -86,6 +100,22 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
+    /// Fetches what a first search needs, with a bar.
+    fn prepare<T: Transport<Error: Into<ClientError>>>(
+        &self,
+        searcher: &Searcher<T>,
+    ) -> Result<()> {
+        let missing = searcher.missing_bytes();
+        if missing == 0 {
+            return Ok(());
+        }
+        note(&format!("fetching {} of hints, which are kept", bytes(missing as f64)));
+        let bar = progress("fetching hints", missing);
+        let done = searcher.prepare(&follow(&bar));
+        bar.finish_and_clear();
+        Ok(done?)
+    }
+
     /// Searches and prints answers in order as they come. Ctrl-C ends it with what is done so far.
     fn search<T: Transport<Error: Into<ClientError>>>(
         &self,
@@ -158,6 +188,31 @@ fn search_baseline(
     output.result(&results)
 }
 
+/// Whether a search was refused because the server holds a later state.
+fn is_outdated(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<Error>();
+    matches!(error, Some(Error::Client(ClientError::Outdated { .. } | ClientError::Revoked { .. })))
+}
+
+/// The same searches over the vault's own vectors.
+fn search_local(
+    arguments: &Search,
+    vault: &Vault,
+    queries: &Documents,
+    output: &Output<'_>,
+) -> Result<()> {
+    let searcher = vault.local()?;
+    let mut results = Vec::with_capacity(queries.ids().len());
+    for (row, id) in queries.ids().iter().enumerate() {
+        let found = searcher.search(queries.vectors().row(row), arguments.top)?;
+        let found: Vec<Named<'_>> =
+            found.iter().map(|hit| Named { id: &hit.id, score: hit.score }).collect();
+        print(output, queries.ids(), row, hits(&found, BASELINE_DECIMALS))?;
+        results.push(json!({ "query": id, "local": true, "hits": found }));
+    }
+    output.result(&results)
+}
+
 /// A hit, for a person or a program.
 #[derive(Serialize)]
 struct Named<'a> {
@@ -186,6 +241,9 @@ fn hits(found: &[Named<'_>], digits: usize) -> String {
 
 /// Cost by phase, and for each leak what this search added to it.
 fn explanation(answer: &Answer) -> String {
+    if answer.cost.blocks > 0 {
+        return blind_explanation(answer);
+    }
     let cost = &answer.cost;
     let ms = |duration: std::time::Duration| format!("{:.2} ms", duration.as_secs_f64() * 1e3);
     let t = &cost.timings;
@@ -241,7 +299,42 @@ fn explanation(answer: &Answer) -> String {
     lines.join("\n")
 }
 
+/// The same for a blind collection, of which every search sees the same.
+fn blind_explanation(answer: &Answer) -> String {
+    let cost = &answer.cost;
+    let ms = |duration: std::time::Duration| format!("{:.2} ms", duration.as_secs_f64() * 1e3);
+    let t = &cost.timings;
+    let (up, down) = (bytes(cost.bytes_up as f64), bytes(cost.bytes_down as f64));
+    let shape = format!("{up} up, {down} down");
+    let mut lines = vec![
+        format!(
+            "  time    {} = encrypt {} + server, and secret products meanwhile {} + check and open {}",
+            ms(t.total()),
+            ms(t.encrypt),
+            ms(t.server),
+            ms(t.open)
+        ),
+        format!(
+            "  sent    {shape}; all {} documents in {} blocks scored",
+            cost.candidates, cost.blocks
+        ),
+        format!(
+            "  scores  rounded to {:.1e} (error below {:.1e}); the whole answer was checked",
+            answer.precision, answer.error_bound
+        ),
+    ];
+    if cost.bytes_once > 0 {
+        lines.push(format!("  once    {} of hints and checks", bytes(cost.bytes_once as f64)));
+    }
+    let leak = Leak::RequestShape;
+    lines.push(format!("  server  {:18} {shape}: the same for every query", leak.name()));
+    lines.join("\n")
+}
+
 fn plan_in_words(cost: &Cost) -> String {
+    if cost.blocks > 0 {
+        return format!("blind, {} blocks", cost.blocks);
+    }
     cost.plan.as_ref().map_or("slots, as the paper has it".to_owned(), ToString::to_string)
 }
 

@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use shard_protocol::{
-    Blob, BlobName, Blobs, FetchShared, FetchSharedMany, Leak, Limits, declassify,
+    Blob, BlobName, Blobs, DecodeError, FetchShared, FetchSharedMany, Leak, Limits, Refusal,
+    RefusalCode, declassify,
 };
 use zeroize::Zeroizing;
 
 use super::BlindCollection;
 use super::seal::{SEAL_BYTES, Subject};
 use crate::error::ClientError;
-use crate::progress::{Progress, UNWATCHED, Watch};
+use crate::progress::{Progress, Watch};
 use crate::transport::{Channel, exchange};
 
 /// Names that are asked for at once.
@@ -84,20 +85,11 @@ impl Hints {
         opened.ok_or(ClientError::Forged)
     }
 
-    /// Fetches what is missing, and forgets what no block has any more. Returns how many bytes came.
-    pub(super) fn complete(
-        &self,
-        collection: &BlindCollection,
-        transport: &dyn Channel,
-    ) -> Result<usize, ClientError> {
-        self.fetch(collection, transport, UNWATCHED)
-    }
-
     /// Fetches what is missing for a collection. Returns how many bytes came.
     ///
     /// # Errors
     /// When the server does not have a hint, cannot be reached or refuses, and when `watch` ended it.
-    pub(crate) fn fetch(
+    pub(super) fn fetch(
         &self,
         collection: &BlindCollection,
         transport: &dyn Channel,
@@ -115,12 +107,15 @@ impl Hints {
             let answer = exchange(transport, message, &limits)?;
             let came = Blobs::decode(&answer, &limits)?.blobs;
             if came.is_empty() || came.len() > asked.len() {
-                return Err(ClientError::NoPublishedState);
+                let problem = DecodeError::Invalid("another number of blobs than asked for");
+                return Err(problem.into());
             }
             let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
             for (name, blob) in asked.iter().zip(&came) {
-                let blob = blob.as_ref().filter(|blob| blob.len() == sealed);
-                let blob = blob.ok_or(ClientError::NoPublishedState)?;
+                let blob = blob.as_ref().ok_or_else(outdated)?;
+                if blob.len() != sealed {
+                    return Err(ClientError::Forged);
+                }
                 bytes += blob.len();
                 held.insert(*name, blob.as_slice().into());
             }
@@ -148,7 +143,7 @@ impl Hints {
         if let Some(file) = self.file.as_ref().map(|file| file.with_file_name(RETIRED)) {
             let lines: String = retired.iter().map(|set| format!("{set}\n")).collect();
             // Where it cannot be written, whoever is asked next does not know: the error says so too.
-            let _ = fs::write(file, lines);
+            let _ = write_private(&file, lines.as_bytes());
         }
     }
 
@@ -161,7 +156,11 @@ impl Hints {
         let commit = collection.commit();
         let name = declassify(BlobName::checks(commit), Leak::SealedBlobs);
         let limits = Limits::default();
-        let answer = exchange(transport, FetchShared::new(name).encode(), &limits)?;
+        let answer = exchange(transport, FetchShared::new(name).encode(), &limits);
+        let answer = answer.map_err(|error| match error {
+            ClientError::Refused(Refusal { code: RefusalCode::UnknownBlob, .. }) => outdated(),
+            other => other,
+        })?;
         Ok(Blob::decode(&answer, &limits)?.sealed)
     }
 
@@ -174,9 +173,24 @@ impl Hints {
         held.retain(|name, _| names.contains(name));
         if let Some(file) = &self.file {
             let next = file.with_extension("next");
-            let _ = fs::write(&next, encode(&held)).and_then(|()| fs::rename(&next, file));
+            let _ = write_private(&next, &encode(&held)).and_then(|()| fs::rename(&next, file));
         }
     }
+}
+
+/// Hints and checks go when another commit is published.
+fn outdated() -> ClientError {
+    let reason = "the server no longer holds the hints and checks of this state".to_owned();
+    ClientError::Outdated { reason }
+}
+
+/// Writes a file that nobody else reads.
+fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    std::io::Write::write_all(&mut options.open(file)?, bytes)
 }
 
 /// The sets of checks that an alarm has retired, as a vault's directory tells.

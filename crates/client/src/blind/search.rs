@@ -16,6 +16,7 @@ use super::BlindCollection;
 use super::checks::{CheckSet, Checks};
 use super::hints::Hints;
 use crate::error::ClientError;
+use crate::progress::{UNWATCHED, Watch};
 use crate::search::{Answer, Cost, Hit, SearchOptions, grid};
 use crate::transport::exchange;
 
@@ -72,6 +73,24 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         &self.transport
     }
 
+    /// Fetches the hints that a search of a collection needs and that are not here, so that its progress
+    /// can be shown. Returns how many bytes came. A search does it by itself.
+    ///
+    /// # Errors
+    /// When the server does not have them, cannot be reached or refuses, and when `watch` ended it.
+    pub fn prepare(
+        &self,
+        collection: &BlindCollection,
+        watch: &Watch<'_>,
+    ) -> Result<usize, ClientError> {
+        self.hints.fetch(collection, &self.transport, watch)
+    }
+
+    /// Bytes that [`BlindSearcher::prepare`] would fetch.
+    pub fn missing_bytes(&self, collection: &BlindCollection) -> usize {
+        self.hints.missing_bytes(collection)
+    }
+
     /// Searches a collection. The server sees that there was a search.
     ///
     /// # Errors
@@ -114,6 +133,7 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
 
         let start = Instant::now();
         let blocks = collection.blocks().len() + self.check_blocks(&ready);
+        cost.blocks = blocks;
         let length = collection.shape().answer_bytes(blocks);
         let answers = BlindAnswer::decode(&answer, 1, length, &self.limits)?.into_answers();
         let answer = blind::Answer::from_bytes(collection.shape(), blocks, &answers[0])
@@ -229,7 +249,7 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
             return Ok(ready);
         }
         let (sets, bytes) = self.fetch_sets(collection)?;
-        cost.bytes_once = bytes + self.hints.complete(collection, &self.transport)?;
+        cost.bytes_once = bytes + self.hints.fetch(collection, &self.transport, UNWATCHED)?;
         let each = (collection.shape().query_rank().secrets() + 2) * blind::DEGREE * 6;
         let numbers: Vec<usize> = (0..collection.blocks().len().min(self.budget / each)).collect();
         let kept: Result<Vec<_>, ClientError> =

@@ -43,6 +43,8 @@ pub struct Cost {
     pub canaries: usize,
     /// Cells they lie in.
     pub active_cells: usize,
+    /// Blocks that were multiplied, those of checks included, in a blind collection.
+    pub blocks: usize,
     /// Ciphertexts of a request.
     pub query_ciphertexts: usize,
     /// Ciphertexts of its answer.
