@@ -82,8 +82,8 @@ pub use shard_geometry::{
     Cells, CellsError, Pca, Ranked, Split, Transform, VectorError, VectorSet, exact_scores,
 };
 pub use shard_protocol::{
-    CellHandle, CollectionName, CommitName, Disclosed, Epoch, Leak, Refusal, RefusalCode, Revision,
-    Row, RowBatch, RowHandle, Transport,
+    CellHandle, CollectionName, CommitName, Disclosed, Epoch, Leak, MessageKind, Refusal,
+    RefusalCode, Revision, Row, RowBatch, RowHandle, Transport, message_kind,
 };
 #[cfg(feature = "slots")]
 pub use shard_rlwe::slots::SlotsParameters;

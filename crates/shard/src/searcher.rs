@@ -8,7 +8,8 @@ use shard_client::{
     SearchOptions, Watch,
 };
 use shard_geometry::VectorSet;
-use shard_protocol::{Epoch, Transport};
+use shard_protocol::{Blob, BlobName, Epoch, FetchBlob, Leak, Limits, Transport, declassify};
+use shard_server::Embedded;
 
 use crate::Error;
 
@@ -160,6 +161,17 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
             }
         };
         Ok(shard_client::search_many(queries.rows(), parallel, search, each)?)
+    }
+}
+
+impl Searcher<Embedded> {
+    /// A block of a blind collection as the server holds it.
+    pub fn stored_block(&self, number: usize) -> Option<Vec<u8>> {
+        let Opened::Blind(collection) = &self.collection else { return None };
+        let name = BlobName::block(collection.blocks().get(number)?.file_name());
+        let message = FetchBlob::new(declassify(name, Leak::SealedBlobs)).encode();
+        let Ok(answer) = self.server().exchange(message);
+        Some(Blob::decode(&answer, &Limits::default()).ok()?.sealed)
     }
 }
 

@@ -25,6 +25,17 @@ fn demo_keeps_what_the_project_promises() {
     // How long it takes is the machine's affair; that it is said is ours.
     assert!(number(&report["ms"], "p50") <= number(&report["ms"], "p95"));
 
+    // The first act: blind.
+    let blind = &report["blind"];
+    let [raw, found] = ["raw", "blind"].map(|system| number(&blind["ndcg10"], system));
+    assert!((raw - found).abs() <= 0.0005, "blind nDCG@10 {found} against {raw}");
+    assert_eq!(number(blind, "top10_identical"), 1.0);
+    let error = number(blind, "max_abs_error");
+    assert!(error > 0.0 && error < 5e-6, "worst blind score error {error}");
+    let [up, down] = ["up", "down"].map(|way| number(&blind["bytes"], way));
+    assert!(up + down <= 320_000.0, "blind: {up} bytes up, {down} down");
+    assert_eq!(blind["lie_caught"], true);
+
     let leaks = [
         "stored-rows",
         "cell-membership",
@@ -32,8 +43,10 @@ fn demo_keeps_what_the_project_promises() {
         "active-cells",
         "candidate-handles",
         "request-shape",
+        "block-changes",
     ];
-    let sections = ["5,183", "300", "What a search costs", "What the server saw"];
+    let sections =
+        ["5,183", "300 of 300", "What a search costs", "What the server saw", "A server that lies"];
     for words in leaks.iter().chain(&sections) {
         assert!(text.contains(words), "expected {words:?} in\n{text}");
     }
