@@ -82,10 +82,12 @@ impl Switch {
         (scaled >> 64) as u64 & ((1 << self.bits) - 1)
     }
 
-    /// `floor(y q / 2^bits)`: the residue that switched to `y`, to within `q / 2^bits`.
+    /// `floor(y q / 2^bits)`: the residue that switched to `y`, to within `q / 2^bits`. With
+    /// `q = 2^48 - e` it is `2^(48 - bits) y - ceil(y e / 2^bits)`, which fits a word.
     #[inline(always)]
     pub(super) fn lift(self, switched: u64) -> u64 {
-        ((u128::from(switched) * u128::from(MODULUS)) >> self.bits) as u64
+        let whole = switched << (MODULUS_BITS - self.bits);
+        whole - ((switched * EXCESS as u64 + (1 << self.bits) - 1) >> self.bits)
     }
 }
 
@@ -129,6 +131,8 @@ mod tests {
             prop_assert_eq!(reduce_signed(centred(a)), a);
             prop_assert!(centred(a).unsigned_abs() <= MODULUS / 2);
             let switch = Switch::to(bits);
+            let exact = |y: u64| ((u128::from(y) * q) >> bits) as u64;
+            prop_assert_eq!(switch.lift(a >> (48 - bits)), exact(a >> (48 - bits)));
             let off = centred(subtract(switch.lift(switch.apply(a)), a)).unsigned_abs();
             prop_assert!(off <= (MODULUS >> bits) / 2 + 2, "{} at {} bits", off, bits);
         }

@@ -19,10 +19,10 @@ fn an_exported_vault_knows_the_places_and_keys_of_its_owners() {
     world.delete([4, 5, 6].into_iter());
     let vault = exported(&mut world);
     let (owner, reader) = (world.collection(), BlindCollection::open(&vault).unwrap());
-    assert_eq!(reader.access(), VaultAccess::Query);
+    assert_eq!(reader.position().access(), crate::vault::VaultAccess::Query);
     assert_eq!((reader.head(), reader.context()), (owner.head(), owner.context()));
     assert_eq!((reader.commit(), reader.revision()), (owner.commit(), owner.revision()));
-    assert_eq!(reader.vault_id(), owner.vault_id());
+    assert_eq!(reader.position().vault(), owner.position().vault());
     assert!(reader.ids().eq(owner.ids()));
     // The keys are the same: so are the tags that they make.
     let rows = vec![7; PLACES * WIDTH];

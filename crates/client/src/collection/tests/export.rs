@@ -23,8 +23,8 @@ fn an_exported_vault_finds_what_its_owner_finds() {
             found(&searcher, &colleague, query.row(0)),
             found(&searcher, &owner, query.row(0))
         );
-        assert_eq!(colleague.revision().0, world.generation());
-        assert_eq!(owner.revision().0, world.generation());
+        assert_eq!(colleague.position().revision().0, world.generation());
+        assert_eq!(owner.position().revision().0, world.generation());
         assert_eq!(verify_vault(&query_vault, UNWATCHED).unwrap().documents, 40);
     }
 }

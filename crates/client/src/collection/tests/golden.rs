@@ -44,8 +44,8 @@ fn the_vault_of_format_2_still_opens() {
         assert_eq!(vectors.row(at), vector);
     }
     assert_eq!(model_drift(&vault).unwrap().late(), 2);
-    assert_eq!(collection.commit_at(Revision(6)), Some(collection.commit()));
-    assert!((1..6).all(|revision| collection.commit_at(Revision(revision)).is_some()));
+    assert_eq!(collection.position().commit_at(Revision(6)), Some(collection.position().commit()));
+    assert!((1..6).all(|revision| collection.position().commit_at(Revision(revision)).is_some()));
     // It is searched, and written to.
     let best = found(&searcher(&vault), &collection, &fixed(7));
     assert!(best.contains(&"doc-7".to_owned()), "{best:?}");

@@ -64,12 +64,16 @@ fn a_collection_knows_the_names_of_its_commits() {
         names.push(world.vault.head().unwrap().name);
     }
     let (collection, last) = (world.collection(), world.generation());
-    assert_eq!((last, collection.commit()), (10, names[9]));
+    assert_eq!((last, collection.position().commit()), (10, names[9]));
     for (generation, name) in (1..).zip(&names) {
-        assert_eq!(collection.commit_at(Revision(generation)), Some(*name), "{generation}");
+        assert_eq!(
+            collection.position().commit_at(Revision(generation)),
+            Some(*name),
+            "{generation}"
+        );
     }
     for none in [0, last + 1, u64::MAX] {
-        assert_eq!(collection.commit_at(Revision(none)), None);
+        assert_eq!(collection.position().commit_at(Revision(none)), None);
     }
 }
 

@@ -111,7 +111,7 @@ fn blind_copies_that_parted_merge() {
     two.check();
     let theirs = one.collection();
     let merged = two.collection();
-    assert_eq!(merged.commit_at(theirs.revision()), Some(theirs.commit()));
+    assert_eq!(merged.position().commit_at(theirs.revision()), Some(theirs.commit()));
     // Blocks that the merge did not touch are the published ones.
     let same = theirs.blocks().iter().zip(merged.blocks());
     assert!(same.filter(|(a, b)| a.tag.expose() == b.tag.expose()).count() > 0);
