@@ -115,7 +115,7 @@ fn a_collection_whose_commit_is_lost_is_replaced_deliberately_only() {
     let mut owner = Owner::with_documents(40);
     let mut disk = Disk::new();
     put(&owner, &disk, false).unwrap();
-    disk.damage(&owner.collection().head().name.0);
+    disk.damage(&owner.collection().position().commit().0);
     let error = put(&owner, &disk, false).unwrap_err();
     assert!(matches!(error, ClientError::UnknownState { .. }), "{error}");
     assert!(disk.files("damaged-rows-").is_empty(), "nothing was touched");

@@ -12,7 +12,7 @@ fn said(owner: &mut Owner, collection: &Collection, served: &Served) -> ClientEr
     let query = owner.queries(1);
     let options = SearchOptions { candidates: Some(40), ..SearchOptions::default() };
     let refused = Searcher::new(served).search(collection, query.row(0), &options).unwrap_err();
-    diagnose(collection, served, refused)
+    diagnose(collection.position(), served, refused)
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_refused_search_says_how_vault_and_server_stand() {
     owner.ingest(&ids);
     let new = owner.collection();
     let error = said(&mut owner, &new, &served);
-    let words = format!("the server is at revision {}", old.revision());
+    let words = format!("the server is at revision {}", old.position().revision());
     assert!(matches!(&error, ClientError::Unpublished { reason } if reason.contains(&words)));
 
     owner.publish(&*served).unwrap();
@@ -40,7 +40,7 @@ fn a_refused_search_says_how_vault_and_server_stand() {
 
     // A commit of another name where the old copy has its own.
     fork.ingest(&ids);
-    assert_eq!(fork.collection().revision(), old.revision());
+    assert_eq!(fork.collection().position().revision(), old.position().revision());
     fork.replace(&*served).unwrap();
     let error = said(&mut owner, &old, &served);
     assert!(matches!(error, ClientError::Forked { .. }), "{error}");
@@ -48,7 +48,7 @@ fn a_refused_search_says_how_vault_and_server_stand() {
     // The very commit, and not its rows.
     old_copy.replace(&*served).unwrap();
     let (name, state) = (CollectionName::default(), describe(&*served).unwrap());
-    let (commit, revision) = (old.commit(), old.revision());
+    let (commit, revision) = (old.position().commit(), old.position().revision());
     let advance = Advance { from: Some(commit), to: commit, revision, turn: state.turn };
     let handles: Vec<_> = (0..40).map(|row| old.index().handle(row)).collect();
     served.rows().delete(&name, &advance, old.epoch(), &handles).unwrap();
@@ -65,7 +65,7 @@ fn what_says_nothing_of_rows_stays_as_it_is() {
     let owner = Owner::with_documents(20);
     let served = Served::new(None);
     let collection = owner.collection();
-    let error = diagnose(&collection, &*served, ClientError::Cancelled);
+    let error = diagnose(collection.position(), &*served, ClientError::Cancelled);
     assert!(matches!(error, ClientError::Cancelled));
     assert!(served.take_seen().is_empty(), "nobody was asked");
 }

@@ -23,7 +23,7 @@ fn a_collection_is_one_vaults_until_another_is_told_to_replace_it() {
     assert!(matches!(error, ClientError::AnotherVault), "{error}");
     assert_eq!(first.publish(&*served).unwrap().uploaded, 0, "nothing was touched");
     // Of an earlier revision than the first, which is no matter.
-    assert!(describe(&*served).unwrap().revision > second.collection().revision());
+    assert!(describe(&*served).unwrap().revision > second.collection().position().revision());
     let count = published_rows(&second.vault).unwrap().rows().len();
     let done = second.replace(&*served).unwrap();
     assert_eq!((done.uploaded, done.deleted), (count, 0), "what was there is forgotten at once");

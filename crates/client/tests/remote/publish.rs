@@ -73,7 +73,7 @@ fn the_first_publish_sends_everything_and_the_second_nothing() {
     // Asked once more before anything is swept away.
     let asked = [MessageKind::Describe, MessageKind::ListMacs, MessageKind::Describe];
     assert_eq!(about_rows(seen), asked);
-    assert_eq!(remote.revision_seen(), Some(owner.collection().revision()));
+    assert_eq!(remote.revision_seen(), Some(owner.collection().position().revision()));
 }
 
 #[test]
@@ -203,8 +203,8 @@ fn an_outdated_copy_of_the_vault_is_refused_in_words_and_changes_nothing() {
     let error = old.publish(&*served).unwrap_err();
     let words = format!(
         "the server is at revision {} and this copy of the vault at revision {}",
-        owner.collection().revision(),
-        old.collection().revision()
+        owner.collection().position().revision(),
+        old.collection().position().revision()
     );
     assert!(matches!(error, ClientError::Behind { .. }), "{error}");
     assert!(error.to_string().contains(&words), "{error}");
