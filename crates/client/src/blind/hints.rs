@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use shard_protocol::{
-    Blob, BlobName, Blobs, FetchShared, FetchSharedMany, Leak, Limits, declassify,
+    Blob, BlobName, Blobs, FetchShared, FetchSharedMany, Leak, Limits, Refusal, RefusalCode,
+    declassify,
 };
 use zeroize::Zeroizing;
 
@@ -152,7 +153,8 @@ impl Hints {
         }
     }
 
-    /// The sealed checks of the collection's commit, as the server has them now.
+    /// The sealed checks of the collection's commit, as the server has them now. Those of a commit that is
+    /// not the published one are gone.
     pub(super) fn checks(
         &self,
         collection: &BlindCollection,
@@ -161,8 +163,14 @@ impl Hints {
         let commit = collection.commit();
         let name = declassify(BlobName::checks(commit), Leak::SealedBlobs);
         let limits = Limits::default();
-        let answer = exchange(transport, FetchShared::new(name).encode(), &limits)?;
-        Ok(Blob::decode(&answer, &limits)?.sealed)
+        let answer = exchange(transport, FetchShared::new(name).encode(), &limits);
+        let answer = answer.map_err(|error| match error {
+            ClientError::Refused(Refusal { code: RefusalCode::UnknownBlob, text }) => {
+                ClientError::Outdated { reason: text }
+            }
+            error => error,
+        });
+        Ok(Blob::decode(&answer?, &limits)?.sealed)
     }
 
     /// Leaves them in the file, without those of blocks that are gone. That it cannot be written costs
