@@ -147,7 +147,8 @@ impl Hints {
         }
     }
 
-    /// The sealed checks of the collection's commit, as the server has them now.
+    /// The sealed checks of the collection's commit, as the server has them now. Those of a commit that is
+    /// not the published one are gone.
     pub(super) fn checks(
         &self,
         collection: &BlindCollection,

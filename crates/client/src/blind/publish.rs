@@ -6,7 +6,7 @@
 //! this epoch's and every part of it proves to be what was stored: then only the blocks that changed are
 //! encrypted. Otherwise all of them are, from the vectors of the vault.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use rayon::prelude::*;
 use shard_protocol::{
@@ -47,8 +47,8 @@ pub(crate) fn send_blocks(
     transport: &dyn Channel,
     watch: &Watch<'_>,
 ) -> Result<SentBlocks, ClientError> {
-    let mut sending =
-        Sending { snapshot, collection, kept, transport, sent: SentBlocks::default() };
+    let (sent, there) = (SentBlocks::default(), HashSet::new());
+    let mut sending = Sending { snapshot, collection, kept, transport, sent, there };
     let earlier = before.and_then(|commit| sending.earlier(commit).transpose()).transpose()?;
     let earlier = earlier.filter(|earlier| {
         earlier.sets.len() == SETS && earlier.sets.iter().all(|set| !retired.contains(&set.number))
@@ -71,6 +71,8 @@ struct Sending<'a> {
     kept: &'a BTreeMap<BlobName, u64>,
     transport: &'a dyn Channel,
     sent: SentBlocks,
+    /// Blocks and hints that were sent: not again where sums are begun anew midway.
+    there: HashSet<BlobName>,
 }
 
 impl Sending<'_> {
@@ -193,14 +195,15 @@ impl Sending<'_> {
 
     /// Sends those of some blocks that the server does not have, with their hints.
     fn send(&mut self, numbers: &[u32], blocks: &[Block]) -> Result<(), ClientError> {
-        let (collection, kept) = (self.collection, self.kept);
+        let (collection, kept, there) = (self.collection, self.kept, &self.there);
+        let is_missing = |name: &BlobName| !kept.contains_key(name) && !there.contains(name);
         let blobs = |(&number, block): (&u32, &Block)| {
             let name = collection.blocks()[number as usize].file_name();
             let mut blobs = Vec::new();
-            if !kept.contains_key(&BlobName::block(name)) {
+            if is_missing(&BlobName::block(name)) {
                 blobs.push((BlobName::block(name), block.to_bytes()));
             }
-            if !kept.contains_key(&BlobName::hint(name)) {
+            if is_missing(&BlobName::hint(name)) {
                 let hint = collection.keys().hint(block);
                 let sealed = collection.sealer().seal(Subject::Hint(name), &hint)?;
                 blobs.push((BlobName::hint(name), sealed));
@@ -210,6 +213,7 @@ impl Sending<'_> {
         let made: Result<Vec<Vec<_>>, ClientError> =
             numbers.par_iter().zip(blocks).map(blobs).collect();
         let made = made?.concat();
+        self.there.extend(made.iter().map(|(name, _)| name.clone()));
         self.sent.blocks +=
             made.iter().filter(|(name, _)| name.as_str().starts_with("block.")).count();
         self.put(made)

@@ -10,7 +10,7 @@ use std::time::Instant;
 use rayon::prelude::*;
 use shard_geometry::check_vector;
 use shard_protocol::{BlindAnswer, BlindQuery, CommitName, Leak, Limits, Transport, declassify};
-use shard_rlwe::blind::{self, BlockSecrets, Checker, Opening, Precision, QueryEntropy};
+use shard_rlwe::blind::{self, BlockSecrets, Checker, Forged, Opening, Precision, QueryEntropy};
 
 use super::BlindCollection;
 use super::checks::{CheckSet, Checks};
@@ -25,6 +25,10 @@ pub const SECRET_BYTES: usize = 512 << 20;
 
 /// Deviations of noise between a score as opened and as it is.
 const DEVIATIONS: f64 = 7.0;
+
+/// Deviations of noise within which two scores count as one: those of equal rows are further apart
+/// once in ten thousand times.
+const TIE: f64 = 6.0;
 
 /// Blocks that are opened together.
 const TOGETHER: usize = 32;
@@ -44,10 +48,19 @@ pub struct BlindSearcher<T> {
 struct Ready {
     commit: CommitName,
     sets: Vec<CheckSet>,
-    /// The set in use, and what checks with it.
-    checking: Mutex<Option<(u64, usize, Arc<Checker>)>>,
+    /// The set in use.
+    checking: Mutex<Option<Checking>>,
     /// Of the first blocks, as many as the budget allows.
     kept: Arc<Vec<BlockSecrets>>,
+}
+
+/// A set of checks in use.
+#[derive(Clone)]
+struct Checking {
+    set: u64,
+    /// Where its blocks begin among those of checks.
+    first: usize,
+    checker: Arc<Checker>,
 }
 
 impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
@@ -105,6 +118,7 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         check_vector(collection.shape().dimension(), query)?;
         let mut cost = Cost { candidates: collection.rows(), ..Cost::default() };
         let ready = self.ready(collection, &mut cost)?;
+        let ready = self.unless_retired(collection, ready)?;
 
         let start = Instant::now();
         let keys = collection.keys();
@@ -127,6 +141,8 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
             let products = self.secret_products(collection, &ready, &opening);
             (answer.join().expect("an exchange does not panic"), products)
         });
+        // A hint that does not open is fetched again by the next search.
+        let products = products.inspect_err(|_| self.forget(&ready));
         let (answer, products) = (answer?, products?);
         cost.bytes_down = answer.len();
         cost.timings.server = start.elapsed();
@@ -138,65 +154,84 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         let answers = BlindAnswer::decode(&answer, 1, length, &self.limits)?.into_answers();
         let answer = blind::Answer::from_bytes(collection.shape(), blocks, &answers[0])
             .map_err(shard_protocol::DecodeError::Ciphertext)?;
-        let scores = match self.open(collection, &ready, &opening, &answer, &products) {
-            // The owner may have published fresh checks of this very commit meanwhile.
-            Err(ClientError::Forged) => self
-                .fresh(collection, &ready)
-                .and_then(|fresh| self.open(collection, &fresh, &opening, &answer, &products)),
-            scores => scores,
-        };
-        let scores = scores.inspect_err(|_| self.alarm(&ready))?;
+        let scores = self.checked(collection, &ready, &opening, &answer, &products)?;
         let answer = rank(collection, &opening, &scores, query, options.top, cost, start);
         Ok(answer)
     }
 
-    /// Checks, then the range, then scores: in this order, and with one error.
-    fn open(
+    /// The scores of an answer that passes the checks. What a forger learns from an alarm is about the set
+    /// in use, which is never used again.
+    fn checked(
         &self,
         collection: &BlindCollection,
-        ready: &Ready,
+        ready: &Arc<Ready>,
         opening: &Opening,
         answer: &blind::Answer,
         products: &[Vec<u64>],
     ) -> Result<Vec<f64>, ClientError> {
-        let (_, first, checker) = self.checker(collection, ready)?;
-        let keys = collection.keys();
-        let mut scores = Vec::with_capacity(collection.places());
-        let opened = checker
-            .check(keys, opening, answer, collection.blocks().len() + first)
-            .and_then(|()| {
-                let each = products.iter().enumerate();
-                each.map(|(block, products)| opening.open(answer, block, products, &mut scores))
-                    .fold(Ok(()), Result::and)
-            });
-        opened.map_err(|_| ClientError::Forged)?;
-        Ok(scores)
+        let open = |checking: &Checking| open(collection, checking, opening, answer, products);
+        let checking = self.checking(collection, ready)?;
+        if let Ok(scores) = open(&checking) {
+            return Ok(scores);
+        }
+        // The owner may have published fresh checks of this very commit meanwhile.
+        if let Ok(Some(fresh)) = self.fresh(collection, ready)
+            && let Ok(checking) = self.checking(collection, &fresh)
+        {
+            if let Ok(scores) = open(&checking) {
+                return Ok(scores);
+            }
+            self.retire(&fresh, checking.set);
+        }
+        self.retire(ready, checking.set);
+        Err(ClientError::Forged)
     }
 
-    /// What a forger learns from an alarm is about the set in use, which is never used again.
-    fn alarm(&self, ready: &Ready) {
-        let mut checking = ready.checking.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((set, ..)) = checking.take() {
+    /// Never uses a set again.
+    fn retire(&self, ready: &Ready, set: u64) {
+        if !self.hints.is_retired(set) {
             self.hints.retire(set);
         }
+        let mut checking = ready.checking.lock().unwrap_or_else(PoisonError::into_inner);
+        checking.take_if(|checking| checking.set == set);
     }
 
-    /// The same commit with checks that the server has now, if they are others than those before.
+    /// Refuses to ask when alarms have retired all sets, unless the owner has published others.
+    fn unless_retired(
+        &self,
+        collection: &BlindCollection,
+        ready: Arc<Ready>,
+    ) -> Result<Arc<Ready>, ClientError> {
+        match self.checking(collection, &ready) {
+            Err(ClientError::ChecksRetired) => {}
+            checking => return checking.map(|_| ready),
+        }
+        let fresh = self.fresh(collection, &ready)?.ok_or(ClientError::ChecksRetired)?;
+        self.checking(collection, &fresh).map(|_| fresh)
+    }
+
+    /// The same commit with the checks that the server has now; `None` if those are the ones before.
     fn fresh(
         &self,
         collection: &BlindCollection,
-        ready: &Arc<Ready>,
-    ) -> Result<Arc<Ready>, ClientError> {
+        ready: &Ready,
+    ) -> Result<Option<Arc<Ready>>, ClientError> {
         let (sets, _) = self.fetch_sets(collection)?;
         let known = |set: &CheckSet| ready.sets.iter().any(|held| held.number == set.number);
         if sets.iter().all(known) {
-            return Err(ClientError::Forged);
+            return Ok(None);
         }
         let kept = ready.kept.clone();
         let ready = Ready { commit: ready.commit, sets, checking: Mutex::new(None), kept };
         let ready = Arc::new(ready);
         *self.ready.write().unwrap_or_else(PoisonError::into_inner) = Some(ready.clone());
-        Ok(ready)
+        Ok(Some(ready))
+    }
+
+    /// Makes the next search fetch what it needs.
+    fn forget(&self, ready: &Arc<Ready>) {
+        let mut held = self.ready.write().unwrap_or_else(PoisonError::into_inner);
+        held.take_if(|held| Arc::ptr_eq(held, ready));
     }
 
     /// `s2 H + s k + s' k'` of every block, on all cores.
@@ -281,15 +316,16 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         ready.sets.iter().map(|set| set.tags.len()).sum()
     }
 
-    /// The first set that no alarm has retired, and where its blocks begin among those of checks.
-    fn checker(
+    /// The first set that no alarm has retired.
+    fn checking(
         &self,
         collection: &BlindCollection,
         ready: &Ready,
-    ) -> Result<(u64, usize, Arc<Checker>), ClientError> {
-        let mut checking = ready.checking.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((set, first, checker)) = &*checking {
-            return Ok((*set, *first, checker.clone()));
+    ) -> Result<Checking, ClientError> {
+        let mut held = ready.checking.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another searcher of these hints may have retired it.
+        if let Some(checking) = held.as_ref().filter(|held| !self.hints.is_retired(held.set)) {
+            return Ok(checking.clone());
         }
         let mut first = 0;
         for set in &ready.sets {
@@ -299,10 +335,40 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
             }
             let blocks = collection.blocks().len();
             let checker = Arc::new(Checker::new(collection.keys(), set.number, &set.tags, blocks));
-            *checking = Some((set.number, first, checker.clone()));
-            return Ok((set.number, first, checker));
+            let checking = Checking { set: set.number, first, checker };
+            *held = Some(checking.clone());
+            return Ok(checking);
         }
         Err(ClientError::ChecksRetired)
+    }
+}
+
+/// Checks, then the range, then scores: in this order, and with one error.
+fn open(
+    collection: &BlindCollection,
+    checking: &Checking,
+    opening: &Opening,
+    answer: &blind::Answer,
+    products: &[Vec<u64>],
+) -> Result<Vec<f64>, Forged> {
+    let first = collection.blocks().len() + checking.first;
+    checking.checker.check(collection.keys(), opening, answer, first)?;
+    let mut scores = Vec::with_capacity(collection.places());
+    let each = products.iter().enumerate();
+    each.map(|(block, products)| opening.open(answer, block, products, &mut scores))
+        .fold(Ok(()), Result::and)?;
+    Ok(scores)
+}
+
+/// Rows that are as good as each other, to within the noise, in the order of their places: where rows
+/// are equal, so is the order in which raw search has them. `best` is sorted by falling score.
+fn order_ties(best: &mut [(usize, f64)], tie: f64) {
+    let mut rest = best;
+    while let Some(&(_, first)) = rest.first() {
+        let tied = rest.partition_point(|(_, score)| first - score <= tie);
+        let (run, after) = rest.split_at_mut(tied.max(1));
+        run.sort_by_key(|(place, _)| *place);
+        rest = after;
     }
 }
 
@@ -340,6 +406,7 @@ fn rank(
     };
     best.par_iter_mut().with_min_len(64).for_each(refine);
     best.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    order_ties(&mut best, TIE * precision.refined * unit);
     let error_bound = DEVIATIONS * precision.refined * unit;
     // Finer digits are noise that depends on the key.
     let step = grid(precision.refined * unit / 2.0);
@@ -352,4 +419,17 @@ fn rank(
     let hits = best[..top].iter().map(hit).collect();
     cost.timings.open = start.elapsed();
     Answer { hits, precision: step, error_bound, cost }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::order_ties;
+
+    #[test]
+    fn rows_within_the_noise_are_in_the_order_of_their_places() {
+        let mut best = [(9, 0.9), (7, 0.5), (3, 0.499), (8, 0.4985), (1, 0.2)];
+        order_ties(&mut best, 0.01);
+        assert_eq!(best.map(|hit| hit.0), [9, 3, 7, 8, 1]);
+        order_ties(&mut [], 0.01);
+    }
 }

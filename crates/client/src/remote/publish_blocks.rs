@@ -30,7 +30,10 @@ pub(super) fn publish_blocks(
     let (state, start) = arrive(position.vault(), lineage, options, transport)?;
     let kept = blobs::list(transport)?;
     let retired = retired_sets(vault.directory());
+    // Fresh checks of the published commit may have been sent and not taken up.
+    let is_unfinished = state.unfinished == Some(collection.commit());
     let there = start == Start::Again
+        && !is_unfinished
         && state.current == Some(collection.epoch())
         && is_whole(collection, &kept)
         && checks_are_good(collection, &retired, transport)?;

@@ -8,6 +8,9 @@ mod vaults;
 
 mod backup;
 mod batch;
+mod blind;
+mod blind_lies;
+mod blind_publish;
 mod connection;
 mod copies;
 mod damage;

@@ -53,6 +53,19 @@ impl Owner {
         Self { directory, vault, rng, width, next: 0 }
     }
 
+    /// A blind vault of this many documents, eight to a block.
+    pub fn blind(seed: u64, count: usize) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let settings = Settings { tile: Choice::Fixed(256), ..Settings::blind() };
+        let path = directory.path().join("vault");
+        let vault =
+            create_vault(&path, &unlock(), KdfCost::default(), &settings, &mut rng).unwrap();
+        let mut owner = Self { directory, vault, rng, width: 24, next: 0 };
+        owner.add(count);
+        owner
+    }
+
     /// The vault in `directory/vault`, of which this is another copy. It draws other random words
     /// than the first, so its commits have other names.
     pub fn at(directory: TempDir, seed: u64, like: &Self) -> Self {

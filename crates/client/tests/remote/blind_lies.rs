@@ -1,0 +1,396 @@
+//! Servers of blind collections that lie: an alarm, or the right result.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use shard_client::remote::describe;
+use shard_client::{BlindSearcher, ClientError, Hints, SearchOptions, Transport};
+use shard_protocol::{
+    BlindAnswer, Blob, BlobName, Blobs, CollectionName, Limits, MessageKind, message_kind,
+};
+use shard_rlwe::blind::SCORE_BITS;
+
+use crate::blind::{PLACES, assert_exact, collection, search, search_with, searcher};
+use crate::blind_publish::{blobs_of_blocks, change};
+use crate::support::{CutOff, Served};
+use crate::vaults::Owner;
+
+/// Bytes of a number of an answer.
+const NUMBER: usize = SCORE_BITS as usize / 8;
+/// Bytes of the answer of a block.
+const BLOCK: usize = PLACES * NUMBER;
+/// Half the modulus of answers.
+const HALF: u32 = 1 << (SCORE_BITS - 1);
+/// Blocks of rows.
+const ROWS: usize = 5;
+
+/// A connection on which something happens to answers of one kind while it lies.
+struct Liar<'a, L: Fn(Vec<u8>) -> Vec<u8> + Send + Sync> {
+    served: &'a Served,
+    kind: MessageKind,
+    lies: AtomicBool,
+    lie: L,
+}
+
+impl<'a, L: Fn(Vec<u8>) -> Vec<u8> + Send + Sync> Liar<'a, L> {
+    fn new(served: &'a Served, kind: MessageKind, lie: L) -> Self {
+        Self { served, kind, lies: AtomicBool::new(true), lie }
+    }
+
+    fn lies(&self, lies: bool) {
+        self.lies.store(lies, Ordering::SeqCst);
+    }
+}
+
+impl<L: Fn(Vec<u8>) -> Vec<u8> + Send + Sync> Transport for Liar<'_, L> {
+    type Error = ClientError;
+
+    fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, ClientError> {
+        let answer = self.served.exchange(message)?;
+        let changed = self.lies.load(Ordering::SeqCst) && message_kind(&answer)? == self.kind;
+        Ok(if changed { (self.lie)(answer) } else { answer })
+    }
+}
+
+/// A vault of five blocks, published.
+fn published() -> (std::sync::Arc<Served>, Owner) {
+    let (served, owner) = (Served::new(None), Owner::blind(3, ROWS * PLACES - 2));
+    owner.publish(&*served).unwrap();
+    (served, owner)
+}
+
+/// The numbers of the only answer of a message.
+fn numbers(message: &[u8]) -> Vec<u8> {
+    // The header of a message, a count and a length come before.
+    let limits = Limits::default();
+    let found = (0..=message.len() / BLOCK)
+        .find_map(|blocks| BlindAnswer::decode(message, 1, blocks * BLOCK, &limits).ok());
+    found.expect("an answer of whole blocks").into_answers().remove(0)
+}
+
+fn with_numbers(message: &[u8], lie: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+    let mut answer = numbers(message);
+    lie(&mut answer);
+    BlindAnswer::new(vec![answer]).encode()
+}
+
+/// Adds to a number of an answer, modulo a power of two.
+fn add(answer: &mut [u8], place: usize, steps: u32) {
+    let bytes = &mut answer[place * NUMBER..][..NUMBER];
+    let value = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]).wrapping_add(steps);
+    bytes.copy_from_slice(&value.to_le_bytes()[..NUMBER]);
+}
+
+/// Adds to all numbers of blocks.
+fn add_to(answer: &mut [u8], blocks: std::ops::Range<usize>, steps: u32) {
+    (blocks.start * PLACES..blocks.end * PLACES).for_each(|place| add(answer, place, steps));
+}
+
+/// Twice the deviation that a check of the rows allows, in steps of an answer.
+fn twice_the_tolerance() -> u32 {
+    (2.0 * 8.0 * ((ROWS + 1) as f64 / 12.0).sqrt()).ceil() as u32
+}
+
+#[test]
+fn a_false_answer_is_an_alarm() {
+    let (served, mut owner) = published();
+    type Lie = (&'static str, fn(&mut Vec<u8>));
+    let lies: [Lie; 16] = [
+        ("one score up", |answer| add(answer, 11, twice_the_tolerance())),
+        ("one score down", |answer| add(answer, 0, twice_the_tolerance().wrapping_neg())),
+        ("the last row's score", |answer| {
+            add(answer, ROWS * PLACES - 1, twice_the_tolerance());
+        }),
+        ("one score by half", |answer| add(answer, 3, HALF)),
+        ("two scores against each other", |answer| {
+            add(answer, 3, 1 << 20);
+            add(answer, PLACES + 3, (1_u32 << 20).wrapping_neg());
+        }),
+        ("two places swapped", |answer| {
+            let (one, two) = answer.split_at_mut(NUMBER);
+            one.swap_with_slice(&mut two[..NUMBER]);
+        }),
+        ("two blocks swapped", |answer| {
+            let (one, two) = answer.split_at_mut(BLOCK);
+            one.swap_with_slice(&mut two[..BLOCK]);
+        }),
+        ("one block for another", |answer| answer.copy_within(0..BLOCK, BLOCK)),
+        ("half added to two blocks", |answer| add_to(answer, 1..3, HALF)),
+        ("half added to all but one", |answer| add_to(answer, 0..ROWS - 1, HALF)),
+        ("half added to all rows", |answer| add_to(answer, 0..ROWS, HALF)),
+        ("half added to everything", |answer| {
+            let blocks = answer.len() / BLOCK;
+            add_to(answer, 0..blocks, HALF);
+        }),
+        ("a constant added to all rows", |answer| add_to(answer, 0..ROWS, 1000)),
+        ("a constant added to everything", |answer| {
+            let blocks = answer.len() / BLOCK;
+            add_to(answer, 0..blocks, 1000);
+        }),
+        ("zeros", |answer| answer.fill(0)),
+        ("the checks alone", |answer| add(answer, ROWS * PLACES, 100)),
+    ];
+    for (name, lie) in lies {
+        let liar =
+            Liar::new(&served, MessageKind::BlindAnswer, |answer| with_numbers(&answer, lie));
+        let searcher = searcher(&liar);
+        let error = search_with(&searcher, &mut owner).unwrap_err();
+        assert!(matches!(error, ClientError::Forged), "{name}: {error}");
+        liar.lies(false);
+        search_with(&searcher, &mut owner).unwrap();
+    }
+}
+
+/// Every single score, at the stated limit.
+#[test]
+fn no_score_moves_by_twice_the_tolerance_unnoticed() {
+    let (served, mut owner) = published();
+    for place in 0..ROWS * PLACES {
+        let liar = Liar::new(&served, MessageKind::BlindAnswer, |answer| {
+            with_numbers(&answer, |answer| add(answer, place, twice_the_tolerance()))
+        });
+        let error = search_with(&searcher(&liar), &mut owner).unwrap_err();
+        assert!(matches!(error, ClientError::Forged), "{place}: {error}");
+    }
+}
+
+#[test]
+fn answers_that_are_not_well_formed_are_refused() {
+    let (served, mut owner) = published();
+    let lies: [fn(Vec<u8>) -> Vec<u8>; 7] = [
+        |answer| with_numbers(&answer, |answer| answer.truncate(answer.len() - BLOCK)),
+        |answer| with_numbers(&answer, |answer| drop(answer.drain(..BLOCK))),
+        |answer| with_numbers(&answer, |answer| answer.extend([0; BLOCK])),
+        |answer| BlindAnswer::new(vec![numbers(&answer); 2]).encode(),
+        |answer| answer[..answer.len() - 1].to_vec(),
+        |_| MessageKind::Accepted.bare(),
+        |_| Vec::new(),
+    ];
+    for (number, lie) in lies.into_iter().enumerate() {
+        let liar = Liar::new(&served, MessageKind::BlindAnswer, lie);
+        let searcher = searcher(&liar);
+        let error = search_with(&searcher, &mut owner).unwrap_err();
+        assert!(matches!(error, ClientError::Answer(_)), "lie {number}: {error:?}");
+        liar.lies(false);
+        search_with(&searcher, &mut owner).unwrap();
+    }
+}
+
+/// An answer to another query, and an answer of the commit before.
+#[test]
+fn an_answer_that_is_replayed_is_an_alarm() {
+    let (served, mut owner) = published();
+    let kept = std::sync::Mutex::new(Vec::new());
+    let record = Liar::new(&served, MessageKind::BlindAnswer, |answer| {
+        kept.lock().unwrap().clone_from(&answer);
+        answer
+    });
+    search_with(&searcher(&record), &mut owner).unwrap();
+    let replay = Liar::new(&served, MessageKind::BlindAnswer, |_| kept.lock().unwrap().clone());
+    let error = search_with(&searcher(&replay), &mut owner).unwrap_err();
+    assert!(matches!(error, ClientError::Forged), "{error}");
+    owner.put("3");
+    owner.publish(&*served).unwrap();
+    let error = search_with(&searcher(&replay), &mut owner).unwrap_err();
+    assert!(matches!(error, ClientError::Forged), "{error}");
+}
+
+/// A server that computes honestly with blocks of before: the query is that of the new commit.
+#[test]
+fn an_answer_computed_from_old_blocks_is_an_alarm() {
+    let (served, mut owner) = published();
+    let all = CollectionName::default();
+    let old = collection(&owner).blocks()[0].file_name();
+    let old = served.rows().blob(&all, &BlobName::block(old)).unwrap();
+    owner.put("3");
+    owner.publish(&*served).unwrap();
+    let new = BlobName::block(collection(&owner).blocks()[0].file_name());
+    change(&served, &new, |bytes| bytes.clone_from(&old));
+    served.restart();
+    let error = search(&mut owner, &served).unwrap_err();
+    assert!(matches!(error, ClientError::Forged), "{error}");
+}
+
+#[test]
+fn false_hints_are_alarms_and_are_fetched_again() {
+    let (served, mut owner) = published();
+    let limits = Limits::default();
+    let lies: [fn(&mut Vec<Option<Vec<u8>>>); 4] = [
+        |hints| hints[1].as_mut().unwrap()[200] ^= 1,
+        |hints| hints.swap(0, 1),
+        |hints| hints[4] = hints[3].clone(),
+        |hints| hints[2].as_mut().unwrap().fill(0),
+    ];
+    for lie in lies {
+        for budget in [usize::MAX, 0] {
+            let liar = Liar::new(&served, MessageKind::Blobs, |answer| {
+                let mut blobs = Blobs::decode(&answer, &limits).unwrap();
+                lie(&mut blobs.blobs);
+                blobs.encode()
+            });
+            let searcher = searcher(&liar).with_secret_bytes(budget);
+            let error = search_with(&searcher, &mut owner).unwrap_err();
+            assert!(matches!(error, ClientError::Forged), "{error}");
+            liar.lies(false);
+            // There may be more than one, and each is found when it is opened.
+            let again = (0..ROWS).find_map(|_| search_with(&searcher, &mut owner).ok());
+            assert!(again.is_some(), "the true ones are fetched");
+        }
+    }
+    let liar = Liar::new(&served, MessageKind::Blobs, |answer| {
+        let mut blobs = Blobs::decode(&answer, &limits).unwrap();
+        blobs.blobs[0] = None;
+        blobs.encode()
+    });
+    let error = search_with(&searcher(&liar), &mut owner).unwrap_err();
+    assert!(matches!(error, ClientError::NoPublishedState), "{error}");
+}
+
+#[test]
+fn false_and_stale_checks_are_alarms() {
+    let (served, mut owner) = published();
+    let all = CollectionName::default();
+    let checks = |owner: &Owner| {
+        served.rows().blob(&all, &BlobName::checks(collection(owner).commit())).unwrap()
+    };
+    let old = checks(&owner);
+    owner.put("3");
+    owner.publish(&*served).unwrap();
+    let sound = checks(&owner);
+    let mut flipped = sound.clone();
+    flipped[100] ^= 8;
+    for lie in [old, flipped, sound[..sound.len() - 1].to_vec(), Vec::new()] {
+        let liar = Liar::new(&served, MessageKind::Blob, |_| Blob { sealed: lie.clone() }.encode());
+        let searcher = searcher(&liar);
+        let error = search_with(&searcher, &mut owner).unwrap_err();
+        assert!(matches!(error, ClientError::Forged), "{error}");
+        liar.lies(false);
+        search_with(&searcher, &mut owner).unwrap();
+    }
+}
+
+/// A bit of anything that the server keeps for searches: an error, or the result that is right.
+#[test]
+fn one_bit_changed_in_anything_stored_is_never_a_wrong_result() {
+    let (served, mut owner) = published();
+    let query = owner.queries(1);
+    let collection = collection(&owner);
+    let options = SearchOptions { top: usize::MAX, ..SearchOptions::default() };
+    let (mut alarms, mut others, mut passed) = (0, 0, 0);
+    for name in blobs_of_blocks(&served) {
+        let length = served.rows().blob(&CollectionName::default(), &name).unwrap().len();
+        for at in [0, 20, length / 3, length / 2, length - 1] {
+            let flip = |bytes: &mut Vec<u8>| bytes[at] ^= 1 << (at % 8);
+            change(&served, &name, flip);
+            served.restart();
+            match searcher(&*served).search(&collection, query.row(0), &options) {
+                Ok(answer) => {
+                    assert!(name.as_str().starts_with("block."), "{name}");
+                    assert_exact(&answer, query.row(0), &owner);
+                    passed += 1;
+                }
+                Err(ClientError::Forged) => alarms += 1,
+                Err(error) => {
+                    let is_list = name.as_str().starts_with("blocks.");
+                    assert!(is_list || name.as_str().starts_with("block."), "{name}: {error}");
+                    others += 1;
+                }
+            }
+            change(&served, &name, flip);
+        }
+    }
+    // Blocks of the spare set are not looked at: eleven of them, at five places.
+    assert!(passed <= 11 * 5, "{passed} passed");
+    assert!(alarms > 5 * (ROWS + ROWS + 11), "{alarms} alarms, {others} other errors");
+    served.restart();
+    search(&mut owner, &served).unwrap();
+}
+
+fn one_score(message: Vec<u8>) -> Vec<u8> {
+    with_numbers(&message, |answer| add(answer, 7, 1 << 18))
+}
+
+#[test]
+fn two_alarms_use_up_the_checks_until_the_owner_publishes() {
+    let (served, mut owner) = published();
+    let liar = Liar::new(&served, MessageKind::BlindAnswer, one_score);
+    let path = owner.path();
+    let kept = BlindSearcher::new(&liar, Hints::kept_in(&path));
+    for _ in 0..2 {
+        for _ in 0..2 {
+            liar.lies(false);
+            search_with(&kept, &mut owner).unwrap();
+            liar.lies(true);
+            let error = search_with(&kept, &mut owner).unwrap_err();
+            assert!(matches!(error, ClientError::Forged), "{error}");
+        }
+        served.take_seen();
+        // Nor does another program that searches with this vault.
+        for searcher in [&kept, &BlindSearcher::new(&liar, Hints::kept_in(&path))] {
+            let error = search_with(searcher, &mut owner).unwrap_err();
+            assert!(matches!(error, ClientError::ChecksRetired), "{error}");
+        }
+        assert!(!served.take_seen().contains(&MessageKind::BlindQuery), "nothing is asked");
+        liar.lies(false);
+        let done = owner.publish(&*served).unwrap();
+        assert_eq!((done.uploaded, done.activated), (0, true));
+        search_with(&kept, &mut owner).unwrap();
+        search_with(&BlindSearcher::new(&liar, Hints::kept_in(&path)), &mut owner).unwrap();
+        search(&mut owner, &served).unwrap();
+    }
+    assert!(!owner.publish(&*served).unwrap().activated, "its checks are not retired");
+}
+
+/// Somebody whose checks are those before the owner's fresh ones.
+#[test]
+fn fresh_checks_of_the_same_commit_are_taken_up_without_an_alarm() {
+    let (served, mut owner) = published();
+    let reader = searcher(&*served);
+    search_with(&reader, &mut owner).unwrap();
+    let liar = Liar::new(&served, MessageKind::BlindAnswer, one_score);
+    let kept = BlindSearcher::new(&liar, Hints::kept_in(&owner.path()));
+    assert!(matches!(search_with(&kept, &mut owner), Err(ClientError::Forged)));
+    let done = owner.publish(&*served).unwrap();
+    assert!(done.activated, "one alarm is enough for fresh checks");
+    search_with(&reader, &mut owner).unwrap();
+
+    // A lie at that very moment uses up a set of before and one of the fresh ones, and no more.
+    let behind = Liar::new(&served, MessageKind::BlindAnswer, one_score);
+    behind.lies(false);
+    let late = searcher(&behind);
+    search_with(&late, &mut owner).unwrap();
+    assert!(matches!(search_with(&kept, &mut owner), Err(ClientError::Forged)));
+    owner.publish(&*served).unwrap();
+    behind.lies(true);
+    for _ in 0..2 {
+        assert!(matches!(search_with(&late, &mut owner), Err(ClientError::Forged)));
+    }
+    behind.lies(false);
+    assert!(matches!(search_with(&late, &mut owner), Err(ClientError::ChecksRetired)));
+}
+
+/// Fresh checks of the commit that is published, sent by a publish that was cut off.
+#[test]
+fn fresh_checks_that_were_cut_off_anywhere_are_taken_up_by_the_next_publish() {
+    let (_, owner) = published();
+    for late in [false, true] {
+        for cut in 0.. {
+            let mut owner = owner.copy(12);
+            let served = Served::new(None);
+            owner.publish(&*served).unwrap();
+            let liar = Liar::new(&served, MessageKind::BlindAnswer, one_score);
+            let kept = BlindSearcher::new(&liar, Hints::kept_in(&owner.path()));
+            assert!(matches!(search_with(&kept, &mut owner), Err(ClientError::Forged)));
+            let broken = CutOff { late, ..CutOff::anywhere(cut, &served) };
+            if owner.publish(&broken).is_ok() {
+                assert!(cut > 5, "checks had to be sent");
+                break;
+            }
+            owner.publish(&*served).unwrap();
+            let commit = collection(&owner).commit();
+            assert_eq!(describe(&*served).unwrap().commit, Some(commit));
+            search(&mut owner, &served).unwrap_or_else(|error| panic!("{late} {cut}: {error}"));
+            served.restart();
+            search(&mut owner, &served).unwrap_or_else(|error| panic!("{late} {cut}: {error}"));
+        }
+    }
+}
