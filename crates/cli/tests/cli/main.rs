@@ -2,6 +2,7 @@
 
 mod access;
 mod audit;
+mod blind;
 mod demo;
 mod dump;
 mod errors;

@@ -1,6 +1,7 @@
 //! `shard-lab` from outside. One program for all tests of it, which links once.
 
 mod bench;
+mod blind;
 mod load;
 mod reproduce;
 mod slots;
