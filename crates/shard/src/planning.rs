@@ -204,8 +204,8 @@ mod tests {
     #[test]
     fn the_ways_are_those_of_the_parameters_page() {
         let ways = compare_ways(100_000, 384, None).unwrap();
-        assert_eq!(ways.blind.bytes_up, 294_912);
-        assert!(ways.blind.bytes_up + ways.blind.bytes_down < 620_000);
+        assert_eq!(ways.blind.bytes_up, 147_456);
+        assert!(ways.blind.bytes_up + ways.blind.bytes_down < 460_000);
         assert!(ways.blind.client_memory < ways.local.client_memory / 5);
         assert!(ways.rotated.bytes_up > 0 && ways.local.bytes_up == 0);
         assert!(ways.recommendation.starts_with("blind"));

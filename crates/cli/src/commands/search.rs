@@ -106,7 +106,8 @@ impl Batch<'_> {
         searcher: &Searcher<T>,
     ) -> Result<()> {
         let missing = searcher.missing_bytes();
-        if missing == 0 {
+        // Less is there before it could be read.
+        if missing < 1 << 20 {
             return Ok(());
         }
         note(&format!("fetching {} of hints, which are kept", bytes(missing as f64)));

@@ -91,7 +91,9 @@ fn an_owner_publishes_blocks_and_a_reader_follows() {
     };
     let found = |server: &Served, vault: &str| {
         let more = ["--queries", "queries.npy", "--json", "-"];
-        let reports = parsed(&succeeded(&run(server, "search", vault, &more)));
+        let output = run(server, "search", vault, &more);
+        assert!(output.status.success(), "{output:?}");
+        let reports = parsed(&String::from_utf8(output.stdout).expect("UTF-8"));
         reports.as_array().expect("a list").iter().map(hits).collect::<Vec<_>>()
     };
     succeeded(&run(&server, "publish", VAULT, &[]));
@@ -107,6 +109,9 @@ fn an_owner_publishes_blocks_and_a_reader_follows() {
     desk.ingest(&["more.npy", "--ids", "more.txt"]);
     let published = parsed(&succeeded(&run(&server, "publish", VAULT, &["--json", "-"])));
     assert_eq!(number(&published, "uploaded"), 1.0);
+    let output = run(&server, "search", "reader", &["--queries", "queries.npy"]);
+    let note = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && note.contains("pulled revision 3"), "{note}");
     let answers = found(&server, "reader");
     assert_is_exact(&answers[3], &documents, &documents[3]);
     assert_eq!(answers[3][0].0, ROWS.to_string());
