@@ -2,8 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use shard_client::remote::describe;
-use shard_client::{BlindSearcher, ClientError, Hints, SearchOptions, Transport};
+use shard_client::{ClientError, SearchOptions, Transport};
 use shard_protocol::{
     BlindAnswer, Blob, BlobName, Blobs, CollectionName, Limits, MessageKind, message_kind,
 };
@@ -11,7 +10,7 @@ use shard_rlwe::blind::SCORE_BITS;
 
 use crate::blind::{PLACES, assert_exact, collection, search, search_with, searcher};
 use crate::blind_publish::{blobs_of_blocks, change};
-use crate::support::{CutOff, Served};
+use crate::support::Served;
 use crate::vaults::Owner;
 
 /// Bytes of a number of an answer.
@@ -24,7 +23,7 @@ const HALF: u32 = 1 << (SCORE_BITS - 1);
 const ROWS: usize = 5;
 
 /// A connection on which something happens to answers of one kind while it lies.
-struct Liar<'a, L: Fn(Vec<u8>) -> Vec<u8> + Send + Sync> {
+pub struct Liar<'a, L: Fn(Vec<u8>) -> Vec<u8> + Send + Sync> {
     served: &'a Served,
     kind: MessageKind,
     lies: AtomicBool,
@@ -32,11 +31,11 @@ struct Liar<'a, L: Fn(Vec<u8>) -> Vec<u8> + Send + Sync> {
 }
 
 impl<'a, L: Fn(Vec<u8>) -> Vec<u8> + Send + Sync> Liar<'a, L> {
-    fn new(served: &'a Served, kind: MessageKind, lie: L) -> Self {
+    pub fn new(served: &'a Served, kind: MessageKind, lie: L) -> Self {
         Self { served, kind, lies: AtomicBool::new(true), lie }
     }
 
-    fn lies(&self, lies: bool) {
+    pub fn lies(&self, lies: bool) {
         self.lies.store(lies, Ordering::SeqCst);
     }
 }
@@ -52,7 +51,7 @@ impl<L: Fn(Vec<u8>) -> Vec<u8> + Send + Sync> Transport for Liar<'_, L> {
 }
 
 /// A vault of five blocks, published.
-fn published() -> (std::sync::Arc<Served>, Owner) {
+pub fn published() -> (std::sync::Arc<Served>, Owner) {
     let (served, owner) = (Served::new(None), Owner::blind(3, ROWS * PLACES - 2));
     owner.publish(&*served).unwrap();
     (served, owner)
@@ -60,21 +59,20 @@ fn published() -> (std::sync::Arc<Served>, Owner) {
 
 /// The numbers of the only answer of a message.
 fn numbers(message: &[u8]) -> Vec<u8> {
-    // The header of a message, a count and a length come before.
     let limits = Limits::default();
     let found = (0..=message.len() / BLOCK)
         .find_map(|blocks| BlindAnswer::decode(message, 1, blocks * BLOCK, &limits).ok());
     found.expect("an answer of whole blocks").into_answers().remove(0)
 }
 
-fn with_numbers(message: &[u8], lie: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
+pub fn with_numbers(message: &[u8], lie: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut answer = numbers(message);
     lie(&mut answer);
     BlindAnswer::new(vec![answer]).encode()
 }
 
 /// Adds to a number of an answer, modulo a power of two.
-fn add(answer: &mut [u8], place: usize, steps: u32) {
+pub fn add(answer: &mut [u8], place: usize, steps: u32) {
     let bytes = &mut answer[place * NUMBER..][..NUMBER];
     let value = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]).wrapping_add(steps);
     bytes.copy_from_slice(&value.to_le_bytes()[..NUMBER]);
@@ -214,7 +212,8 @@ fn an_answer_computed_from_old_blocks_is_an_alarm() {
 fn false_hints_are_alarms_and_are_fetched_again() {
     let (served, mut owner) = published();
     let limits = Limits::default();
-    let lies: [fn(&mut Vec<Option<Vec<u8>>>); 4] = [
+    type Lie = fn(&mut Vec<Option<Vec<u8>>>);
+    let lies: [Lie; 4] = [
         |hints| hints[1].as_mut().unwrap()[200] ^= 1,
         |hints| hints.swap(0, 1),
         |hints| hints[4] = hints[3].clone(),
@@ -303,94 +302,4 @@ fn one_bit_changed_in_anything_stored_is_never_a_wrong_result() {
     assert!(alarms > 5 * (ROWS + ROWS + 11), "{alarms} alarms, {others} other errors");
     served.restart();
     search(&mut owner, &served).unwrap();
-}
-
-fn one_score(message: Vec<u8>) -> Vec<u8> {
-    with_numbers(&message, |answer| add(answer, 7, 1 << 18))
-}
-
-#[test]
-fn two_alarms_use_up_the_checks_until_the_owner_publishes() {
-    let (served, mut owner) = published();
-    let liar = Liar::new(&served, MessageKind::BlindAnswer, one_score);
-    let path = owner.path();
-    let kept = BlindSearcher::new(&liar, Hints::kept_in(&path));
-    for _ in 0..2 {
-        for _ in 0..2 {
-            liar.lies(false);
-            search_with(&kept, &mut owner).unwrap();
-            liar.lies(true);
-            let error = search_with(&kept, &mut owner).unwrap_err();
-            assert!(matches!(error, ClientError::Forged), "{error}");
-        }
-        served.take_seen();
-        // Nor does another program that searches with this vault.
-        for searcher in [&kept, &BlindSearcher::new(&liar, Hints::kept_in(&path))] {
-            let error = search_with(searcher, &mut owner).unwrap_err();
-            assert!(matches!(error, ClientError::ChecksRetired), "{error}");
-        }
-        assert!(!served.take_seen().contains(&MessageKind::BlindQuery), "nothing is asked");
-        liar.lies(false);
-        let done = owner.publish(&*served).unwrap();
-        assert_eq!((done.uploaded, done.activated), (0, true));
-        search_with(&kept, &mut owner).unwrap();
-        search_with(&BlindSearcher::new(&liar, Hints::kept_in(&path)), &mut owner).unwrap();
-        search(&mut owner, &served).unwrap();
-    }
-    assert!(!owner.publish(&*served).unwrap().activated, "its checks are not retired");
-}
-
-/// Somebody whose checks are those before the owner's fresh ones.
-#[test]
-fn fresh_checks_of_the_same_commit_are_taken_up_without_an_alarm() {
-    let (served, mut owner) = published();
-    let reader = searcher(&*served);
-    search_with(&reader, &mut owner).unwrap();
-    let liar = Liar::new(&served, MessageKind::BlindAnswer, one_score);
-    let kept = BlindSearcher::new(&liar, Hints::kept_in(&owner.path()));
-    assert!(matches!(search_with(&kept, &mut owner), Err(ClientError::Forged)));
-    let done = owner.publish(&*served).unwrap();
-    assert!(done.activated, "one alarm is enough for fresh checks");
-    search_with(&reader, &mut owner).unwrap();
-
-    // A lie at that very moment uses up a set of before and one of the fresh ones, and no more.
-    let behind = Liar::new(&served, MessageKind::BlindAnswer, one_score);
-    behind.lies(false);
-    let late = searcher(&behind);
-    search_with(&late, &mut owner).unwrap();
-    assert!(matches!(search_with(&kept, &mut owner), Err(ClientError::Forged)));
-    owner.publish(&*served).unwrap();
-    behind.lies(true);
-    for _ in 0..2 {
-        assert!(matches!(search_with(&late, &mut owner), Err(ClientError::Forged)));
-    }
-    behind.lies(false);
-    assert!(matches!(search_with(&late, &mut owner), Err(ClientError::ChecksRetired)));
-}
-
-/// Fresh checks of the commit that is published, sent by a publish that was cut off.
-#[test]
-fn fresh_checks_that_were_cut_off_anywhere_are_taken_up_by_the_next_publish() {
-    let (_, owner) = published();
-    for late in [false, true] {
-        for cut in 0.. {
-            let mut owner = owner.copy(12);
-            let served = Served::new(None);
-            owner.publish(&*served).unwrap();
-            let liar = Liar::new(&served, MessageKind::BlindAnswer, one_score);
-            let kept = BlindSearcher::new(&liar, Hints::kept_in(&owner.path()));
-            assert!(matches!(search_with(&kept, &mut owner), Err(ClientError::Forged)));
-            let broken = CutOff { late, ..CutOff::anywhere(cut, &served) };
-            if owner.publish(&broken).is_ok() {
-                assert!(cut > 5, "checks had to be sent");
-                break;
-            }
-            owner.publish(&*served).unwrap();
-            let commit = collection(&owner).commit();
-            assert_eq!(describe(&*served).unwrap().commit, Some(commit));
-            search(&mut owner, &served).unwrap_or_else(|error| panic!("{late} {cut}: {error}"));
-            served.restart();
-            search(&mut owner, &served).unwrap_or_else(|error| panic!("{late} {cut}: {error}"));
-        }
-    }
 }

@@ -9,6 +9,7 @@ mod vaults;
 mod backup;
 mod batch;
 mod blind;
+mod blind_alarms;
 mod blind_lies;
 mod blind_publish;
 mod connection;
