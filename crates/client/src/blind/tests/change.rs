@@ -42,10 +42,12 @@ proptest! {
             let before = world.collection();
             match step {
                 Step::Put(ids, seed, length) => {
-                    let new: Vec<(usize, Vec<f32>)> = ids
-                        .iter()
-                        .map(|&id| (id, vector(seed + id as u64, length, seed % 2 == 0)))
-                        .collect();
+                    // Adding zero takes the sign from zeros, by which two of them would differ.
+                    let new = |&id: &usize| {
+                        let vector = vector(seed + id as u64, length, seed % 2 == 0);
+                        (id, vector.into_iter().map(|x| x + 0.0).collect::<Vec<f32>>())
+                    };
+                    let new: Vec<(usize, Vec<f32>)> = ids.iter().map(new).collect();
                     let held = |id: usize| world.model.get(&name(id));
                     let added = ids.iter().filter(|id| held(**id).is_none()).count();
                     // Two vectors of length zero are one and the same.
