@@ -129,9 +129,7 @@ fn rotated(
 /// What is particular to a blind collection.
 fn blind(held: &BlindCollection, output: &Output<'_>) -> Result<Value> {
     let (shape, blocks) = (held.shape(), held.blocks().len());
-    output.line(
-        "protection   blind: the server holds ciphertexts and scores all of them".to_owned(),
-    )?;
+    output.line("protection   blind: the server holds ciphertexts and scores all of them")?;
     output.line(format!(
         "dimensions   {} in tiles of {}; {} documents share a block",
         shape.dimension(),

@@ -118,7 +118,7 @@ impl std::fmt::Debug for Block {
 }
 
 /// The other factor of products: polynomials as evaluations in the order of a [`Block`], in whole
-/// words, divided by the width of a tile (see [`products`](super::kernel::products)).
+/// words, divided by the width of a tile: what folding multiplies by is taken out beforehand.
 #[derive(Clone)]
 pub struct Factor {
     pub(super) lanes: Vec<Lanes>,
