@@ -10,6 +10,7 @@ use super::shape::HINT_BITS;
 use super::words::Block;
 use crate::pack::{PackError, pack, packed_len, unpack};
 use crate::sample::{Stream, each_error};
+use crate::simd::dispatch;
 
 /// Largest magnitude of an encoded coordinate: less than half a step of the modulus away from
 /// wrapping, and more than any scale gives.
@@ -131,9 +132,14 @@ impl Keys {
             for (column, secret) in self.block_matrix.iter().zip(&secrets) {
                 transform().multiply_accumulate(&mut pads, &column[t], secret);
             }
-            for (value, &pad) in values.iter_mut().zip(pads.iter()) {
-                *value = subtract(*value, pad);
-            }
+            dispatch(
+                #[inline(always)]
+                || {
+                    for (value, &pad) in values.iter_mut().zip(pads.iter()) {
+                        *value = subtract(*value, pad);
+                    }
+                },
+            );
             block.put(t, &values);
         }
         (tag, block)
@@ -204,7 +210,11 @@ impl Keys {
         let mut all = BlockSecrets(Block::zero(hints + BLOCK_RANK));
         let mut values = vec![0; DEGREE];
         for (at, hint) in hint.chunks_exact(packed_len(DEGREE, HINT_BITS)).enumerate() {
-            unpack(hint, HINT_BITS, DEGREE, |i, value| values[i] = switch.lift(value))?;
+            unpack(hint, HINT_BITS, DEGREE, |i, value| values[i] = value)?;
+            dispatch(
+                #[inline(always)]
+                || values.iter_mut().for_each(|value| *value = switch.lift(*value)),
+            );
             transform().forward(&mut values);
             all.0.put(at, &values);
         }

@@ -8,6 +8,7 @@ use super::kernel::Fold;
 use super::modulus::{DEGREE, MODULUS, inverse_of, reduce_signed, transform};
 use super::shape::Shape;
 use crate::sample::{Stream, fill_trits, fill_uniform, wipe};
+use crate::simd::dispatch;
 
 /// Secrets that hide a block.
 pub(super) const BLOCK_RANK: usize = 2;
@@ -122,9 +123,14 @@ pub(super) fn ternary_secret(seed: &[u8; 32], at: usize) -> Zeroizing<Vec<u64>> 
     let mut trits = [0_i8; DEGREE];
     fill_trits(&mut trits, seed, Stream::Trits(at as u32));
     let mut secret = Zeroizing::new(vec![0; DEGREE]);
-    for (value, &trit) in secret.iter_mut().zip(&trits) {
-        *value = reduce_signed(i64::from(trit));
-    }
+    dispatch(
+        #[inline(always)]
+        || {
+            for (value, &trit) in secret.iter_mut().zip(&trits) {
+                *value = reduce_signed(i64::from(trit));
+            }
+        },
+    );
     wipe(&mut trits);
     transform().forward(&mut secret);
     secret

@@ -57,7 +57,7 @@ impl Grid {
 
     /// `round(Sr x)`.
     pub fn encode(self, row: &[f32]) -> impl Iterator<Item = i32> {
-        row.iter().map(move |&x| (f64::from(x) * self.0).round_ties_even() as i32)
+        row.iter().map(move |&x| round(f64::from(x) * self.0) as i32)
     }
 
     /// What integers of the grid stand for.
@@ -69,6 +69,13 @@ impl Grid {
     pub fn query_scale(self, longest: f64) -> f64 {
         MODULUS as f64 / (ROOM * self.0 * longest)
     }
+}
+
+/// The nearest integer, ties to even, of a number below `2^51`: adding this constant leaves no room for
+/// a fraction. The instruction that does it is not on every processor, and this is as fast.
+fn round(x: f64) -> f64 {
+    const NO_FRACTION: f64 = 1.5 * (1_u64 << 52) as f64;
+    (x + NO_FRACTION) - NO_FRACTION
 }
 
 /// Standard deviations of the error of scores, in units of the longest row times the query.
@@ -107,4 +114,16 @@ pub fn tolerance(blocks: usize) -> f64 {
 /// The same in steps of the answer's modulus; the check's own answer is one term more.
 pub(super) fn tolerance_in_steps(blocks: usize) -> f64 {
     8.0 * ((blocks + 1) as f64 / 12.0).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_is_to_the_nearest_and_to_even() {
+        for x in [0.0, 0.5, 1.5, 2.5, -0.5, -1.5, 1e6 + 0.49, -3.7e8, 2e9 + 0.5] {
+            assert_eq!(round(x), x.round_ties_even(), "{x}");
+        }
+    }
 }

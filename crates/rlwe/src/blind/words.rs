@@ -2,6 +2,7 @@
 
 use super::modulus::{DEGREE, MODULUS, multiply};
 use crate::sample::wipe;
+use crate::simd::dispatch;
 
 /// Residues that are computed with at once: a register of AVX-512, two of AVX2.
 pub(super) const LANES: usize = 8;
@@ -68,18 +69,28 @@ impl Block {
 
     /// Sets polynomial number `at` to reduced evaluations.
     pub(super) fn put(&mut self, at: usize, evaluations: &[u64]) {
-        let places = self.words[at..].iter_mut().step_by(self.polynomials);
-        for (place, lanes) in places.zip(evaluations.as_chunks().0) {
-            *place = Words::pack(lanes);
-        }
+        dispatch(
+            #[inline(always)]
+            || {
+                let places = self.words[at..].iter_mut().step_by(self.polynomials);
+                for (place, lanes) in places.zip(evaluations.as_chunks().0) {
+                    *place = Words::pack(lanes);
+                }
+            },
+        );
     }
 
     /// Writes the evaluations of polynomial number `at`.
     pub(super) fn take(&self, at: usize, evaluations: &mut [u64]) {
-        let places = self.words[at..].iter().step_by(self.polynomials);
-        for (place, lanes) in places.zip(evaluations.as_chunks_mut().0) {
-            *lanes = place.unpack();
-        }
+        dispatch(
+            #[inline(always)]
+            || {
+                let places = self.words[at..].iter().step_by(self.polynomials);
+                for (place, lanes) in places.zip(evaluations.as_chunks_mut().0) {
+                    *lanes = place.unpack();
+                }
+            },
+        );
     }
 
     /// Bytes of a block of so many polynomials.
