@@ -69,8 +69,8 @@ pub struct Hit {
 /// The answer to a query.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Best documents first, their scores rounded to [`precision`](Self::precision); ties, in a blind
-    /// collection also scores that differ by less than their noise, in order
+    /// Best documents first, their scores rounded to [`precision`](Self::precision); ties, to
+    /// which a blind collection brings scores that differ by less than their noise, in order
     /// of ingestion.
     pub hits: Vec<Hit>,
     /// The grid scores are rounded to. Finer digits would be noise that depends on the key.

@@ -241,7 +241,7 @@ fn false_hints_are_alarms_and_are_fetched_again() {
         blobs.encode()
     });
     let error = search_with(&searcher(&liar), &mut owner).unwrap_err();
-    assert!(matches!(error, ClientError::NoPublishedState), "{error}");
+    assert!(matches!(error, ClientError::Outdated { .. }), "{error}");
 }
 
 #[test]
