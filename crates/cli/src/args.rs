@@ -310,6 +310,9 @@ pub struct Publish {
     /// Put this vault in place of another one whose collection it is
     #[arg(long)]
     pub replace: bool,
+    /// Bring fresh checks of a blind collection, after an alarm of somebody who searches it
+    #[arg(long)]
+    pub fresh_checks: bool,
 }
 
 #[derive(Args)]

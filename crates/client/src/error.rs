@@ -116,13 +116,13 @@ pub enum ClientError {
     #[error(
         "ALARM: the server answered falsely: what it gave was not computed from what was published; \
          the checks that found it are not used again. Tell the owner, who brings fresh ones by \
-         publishing"
+         publishing with fresh checks"
     )]
     Forged,
     /// Every set of checks was retired by an alarm.
     #[error(
         "two alarms have used up the checks of what is published: nothing is asked of this server \
-         until its owner has published again"
+         until its owner has published with fresh checks"
     )]
     ChecksRetired,
     /// Vectors so long that their coordinates leave single precision.

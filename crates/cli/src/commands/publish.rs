@@ -17,7 +17,8 @@ pub fn run(arguments: &Publish, json: Option<&Path>) -> Result<()> {
     let server = arguments.server.connect()?;
     interrupt::watch();
     let bar = progress("publishing", 0);
-    let options = PublishOptions { replace: arguments.replace };
+    let options =
+        PublishOptions { replace: arguments.replace, fresh_checks: arguments.fresh_checks };
     let done = vault.publish(&server, options, &follow(&bar));
     bar.finish_and_clear();
     let done = done?;

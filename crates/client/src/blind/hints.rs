@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -32,7 +33,7 @@ const FILE: &str = "hints";
 /// The name of the file with the sets of checks that are not used any more.
 const RETIRED: &str = "retired-checks";
 
-/// The sealed hints of a collection's blocks, and the sealed checks of its commit.
+/// The sealed hints of a collection's blocks, and which sets of checks are not to be used any more.
 #[derive(Default)]
 pub struct Hints {
     held: RwLock<HashMap<[u8; 16], Arc<[u8]>>>,
@@ -76,11 +77,13 @@ impl Hints {
     ) -> Result<Zeroizing<Vec<u8>>, ClientError> {
         let name = collection.blocks()[number].file_name();
         let sealed = self.held.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned();
-        let opened =
-            sealed.and_then(|sealed| collection.sealer().open(Subject::Hint(name), &sealed));
+        let sealed = sealed.ok_or_else(outdated)?;
+        let opened = collection.sealer().open(Subject::Hint(name), &sealed);
         if opened.is_none() {
-            // Not kept: it is fetched again next time.
-            self.held.write().unwrap_or_else(PoisonError::into_inner).remove(&name);
+            // It was sound when it came, so it was damaged here: it is fetched again.
+            let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+            held.remove(&name);
+            self.write(&held);
         }
         opened.ok_or(ClientError::Forged)
     }
@@ -113,7 +116,8 @@ impl Hints {
             let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
             for (name, blob) in asked.iter().zip(&came) {
                 let blob = blob.as_ref().ok_or_else(outdated)?;
-                if blob.len() != sealed {
+                let opened = collection.sealer().open(Subject::Hint(*name), blob);
+                if blob.len() != sealed || opened.is_none() {
                     return Err(ClientError::Forged);
                 }
                 bytes += blob.len();
@@ -141,9 +145,12 @@ impl Hints {
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         retired.push(set);
         if let Some(file) = self.file.as_ref().map(|file| file.with_file_name(RETIRED)) {
-            let lines: String = retired.iter().map(|set| format!("{set}\n")).collect();
-            // Where it cannot be written, whoever is asked next does not know: the error says so too.
-            let _ = write_private(&file, lines.as_bytes());
+            // A line of its own, whoever else writes: no alarm is lost with another's. Where it cannot
+            // be written, this process alone knows.
+            let line = format!("{set}\n");
+            let append =
+                |mut to: fs::File| to.write_all(line.as_bytes()).and_then(|()| to.sync_all());
+            let _ = private(&file, true).and_then(append);
         }
     }
 
@@ -172,9 +179,14 @@ impl Hints {
         let names: std::collections::HashSet<[u8; 16]> =
             collection.blocks().iter().map(|block| block.file_name()).collect();
         held.retain(|name, _| names.contains(name));
+        self.write(&held);
+    }
+
+    fn write(&self, held: &HashMap<[u8; 16], Arc<[u8]>>) {
         if let Some(file) = &self.file {
             let next = file.with_extension("next");
-            let _ = write_private(&next, &encode(&held)).and_then(|()| fs::rename(&next, file));
+            let written = private(&next, false).and_then(|mut to| to.write_all(&encode(held)));
+            let _ = written.and_then(|()| fs::rename(&next, file));
         }
     }
 }
@@ -185,13 +197,13 @@ fn outdated() -> ClientError {
     ClientError::Outdated { reason }
 }
 
-/// Writes a file that nobody else reads.
-fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+/// A file that nobody else reads, to write to: from its beginning, or from its end.
+fn private(file: &Path, append: bool) -> std::io::Result<fs::File> {
     let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create(true).append(append).truncate(!append);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    std::io::Write::write_all(&mut options.open(file)?, bytes)
+    options.open(file)
 }
 
 /// The sets of checks that an alarm has retired, as a vault's directory tells.

@@ -13,7 +13,7 @@ use shard_protocol::{BlindAnswer, BlindQuery, CommitName, Leak, Limits, Transpor
 use shard_rlwe::blind::{self, BlockSecrets, Checker, Forged, Opening, Precision, QueryEntropy};
 
 use super::BlindCollection;
-use super::checks::{CheckSet, Checks};
+use super::checks::{CheckSet, Checks, SETS};
 use super::hints::Hints;
 use crate::error::ClientError;
 use crate::progress::{UNWATCHED, Watch};
@@ -308,6 +308,7 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         let checks = opened.ok_or(ClientError::Forged)?;
         let shape = collection.shape();
         let sound = checks.revision == collection.revision().0
+            && checks.sets.len() == SETS
             && checks.sets.iter().all(|set| set.tags.len() == shape.checks());
         if sound { Ok((checks.sets, sealed.len())) } else { Err(ClientError::Forged) }
     }

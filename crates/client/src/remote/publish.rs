@@ -34,6 +34,9 @@ pub struct PublishOptions {
     /// Whether to put this vault in place of another one, or of a state of this one that is later or
     /// that it did not come from.
     pub replace: bool,
+    /// Whether to bring fresh checks of a blind collection: after somebody else's alarm, of which this
+    /// vault does not know.
+    pub fresh_checks: bool,
 }
 
 /// What a publish did: counts are of rows, or in a blind collection of blocks.

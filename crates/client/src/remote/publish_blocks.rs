@@ -33,6 +33,7 @@ pub(super) fn publish_blocks(
     // Fresh checks of the published commit may have been sent and not taken up.
     let is_unfinished = state.unfinished == Some(collection.commit());
     let there = start == Start::Again
+        && !options.fresh_checks
         && !is_unfinished
         && state.current == Some(collection.epoch())
         && is_whole(collection, &kept)
@@ -43,7 +44,9 @@ pub(super) fn publish_blocks(
     if !there {
         let message = BeginPublish::new(disclosed()).encode();
         accepted(transport, message, &Limits::default())?;
-        sent = send_blocks(snapshot, collection, &kept, state.commit, &retired, transport, watch)?;
+        // Sums that go on from those before are under the same turns.
+        let before = state.commit.filter(|_| !options.fresh_checks);
+        sent = send_blocks(snapshot, collection, &kept, before, &retired, transport, watch)?;
     }
     let state_bytes = leave_state(snapshot, head, transport, watch)?;
     if !there {

@@ -1,7 +1,7 @@
 //! What an alarm leaves: sets of checks that are not used again, and fresh ones that the owner publishes.
 
-use shard_client::remote::describe;
-use shard_client::{BlindSearcher, ClientError, Hints};
+use shard_client::remote::{PublishOptions, describe, publish};
+use shard_client::{BlindSearcher, ClientError, Hints, UNWATCHED};
 use shard_protocol::MessageKind;
 
 use crate::blind::{collection, search, search_with, searcher};
@@ -98,4 +98,22 @@ fn fresh_checks_that_were_cut_off_anywhere_are_taken_up_by_the_next_publish() {
             search(&mut owner, &served).unwrap_or_else(|error| panic!("{late} {cut}: {error}"));
         }
     }
+}
+
+/// Alarms of somebody else, of which the owner's vault does not know.
+#[test]
+fn an_owner_who_is_told_of_an_alarm_brings_fresh_checks() {
+    let (served, mut owner) = published();
+    let liar = Liar::new(&served, MessageKind::BlindAnswer, one_score);
+    let reader = searcher(&liar);
+    for _ in 0..2 {
+        assert!(matches!(search_with(&reader, &mut owner), Err(ClientError::Forged)));
+    }
+    liar.lies(false);
+    assert!(!owner.publish(&*served).unwrap().activated);
+    assert!(matches!(search_with(&reader, &mut owner), Err(ClientError::ChecksRetired)));
+    let options = PublishOptions { fresh_checks: true, ..PublishOptions::default() };
+    let done = publish(&owner.vault, options, &*served, UNWATCHED).unwrap();
+    assert_eq!((done.uploaded, done.activated), (0, true));
+    search_with(&reader, &mut owner).unwrap();
 }

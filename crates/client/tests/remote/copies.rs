@@ -24,7 +24,12 @@ impl Owner {
         &self,
         transport: &impl Transport<Error: Into<ClientError>>,
     ) -> Result<Published, ClientError> {
-        publish(&self.vault, PublishOptions { replace: true }, transport, UNWATCHED)
+        publish(
+            &self.vault,
+            PublishOptions { replace: true, ..PublishOptions::default() },
+            transport,
+            UNWATCHED,
+        )
     }
 
     pub fn pull(

@@ -61,7 +61,7 @@ impl Transport for Disk {
 }
 
 fn put(owner: &Owner, disk: &Disk, replace: bool) -> Result<Published, ClientError> {
-    publish(&owner.vault, PublishOptions { replace }, disk, UNWATCHED)
+    publish(&owner.vault, PublishOptions { replace, ..PublishOptions::default() }, disk, UNWATCHED)
 }
 
 /// Searches so that every document is scored.

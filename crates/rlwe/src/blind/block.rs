@@ -12,8 +12,7 @@ use crate::pack::{PackError, pack, packed_len, unpack};
 use crate::sample::{Stream, each_error};
 use crate::simd::dispatch;
 
-/// Largest magnitude of an encoded coordinate: less than half a step of the modulus away from
-/// wrapping, and more than any scale gives.
+/// Largest magnitude of an encoded coordinate: more than any scale gives.
 const MAX_COORDINATE: i64 = 1 << 30;
 
 /// Which block it is: everything besides its rows that its pad depends on.

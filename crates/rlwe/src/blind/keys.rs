@@ -70,6 +70,8 @@ pub struct Keys {
     pub(super) turn_key: Zeroizing<[u8; 32]>,
     /// Keys the tags of checks.
     pub(super) check_key: Zeroizing<[u8; 32]>,
+    /// Goes into the secrets of queries, so that those of two epochs have nothing in common.
+    pub(super) query_key: Zeroizing<[u8; 32]>,
     /// `a[t]`, `a'[t]`, as evaluations.
     pub(super) block_matrix: [Vec<Vec<u64>>; BLOCK_RANK],
     /// `a2[t]`, and `a2'[t]` at rank two.
@@ -94,6 +96,7 @@ impl Keys {
             tag_key: key.derive("block tags"),
             turn_key: key.derive("check turns"),
             check_key: key.derive("check tags"),
+            query_key: key.derive("queries"),
             block_matrix: std::array::from_fn(|secret| matrix(format!("block matrix {secret}"))),
             query_matrix: (0..shape.query_rank().secrets())
                 .map(|secret| matrix(format!("query matrix {secret}")))

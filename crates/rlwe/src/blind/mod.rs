@@ -8,9 +8,9 @@
 //! | | formula | where |
 //! |---|---|---|
 //! | stored block `i` | `b[i,t] = M[i,t] + e - a[t] s[i] - a'[t] s'[i]` | [`Keys::encrypt_block`] |
-//! | query | `b2[t] = M2[t] + e2 - a2[t] s2`, one bit rounded away | [`Keys::encrypt_query`] |
+//! | query | `b2[t] = M2[t] + e2 - a2[t] s2` | [`Keys::encrypt_query`] |
 //! | server | `R[i] = sum_t b[i,t] b2[t]` at the places `0, w, 2w, ..`, switched to 24 bits | [`Server`] |
-//! | hint of block `i`, once | `H[i] = sum_t b[i,t] a2[t]`, switched to 28 bits | [`Keys::encrypt_block`] |
+//! | hint of block `i`, once | `H[i] = sum_t b[i,t] a2[t]`, switched to 28 bits | [`Keys::hint`] |
 //! | opening | `R[i] + s2 H[i] + s[i] k + s'[i] k'`, `k = sum_t a[t] v[t]`, `v = b2 + a2 s2` | [`Opening`] |
 //! | check | `sum_i y_i R[i] = sum_t D[t] b2[t]`, `D[t] = sum_i y_i b[i,t]`, `y_i = ±X^(w rho_i)` | [`CheckSums`] |
 //!

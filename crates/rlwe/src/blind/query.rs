@@ -107,9 +107,10 @@ impl Keys {
         (EncryptedQuery(sent), Opening { query, factor, sent: prepared, unit })
     }
 
-    /// `PRF(randomness; what is encrypted)`.
+    /// `PRF(randomness; key of the epoch, what is encrypted)`.
     fn query_key(&self, entropy: QueryEntropy, query: &[i64], unit: f64) -> Zeroizing<[u8; 32]> {
         let mut prf = Prf::new(&entropy.0);
+        prf.input(&self.query_key[..]);
         prf.number(unit.to_bits());
         query.iter().for_each(|&value| prf.number(value as u64));
         Zeroizing::new(prf.finish())
