@@ -125,6 +125,12 @@ pub enum ClientError {
          until its owner has published with fresh checks"
     )]
     ChecksRetired,
+    /// The checks of the commit that is published cannot be used any more, and a commit has no others.
+    #[error(
+        "the checks of what is published cannot be used any more, and are made once for a commit: \
+         renew them by an empty one"
+    )]
+    StaleChecks,
     /// Vectors so long that their coordinates leave single precision.
     #[error("vectors of norm {norm:.1e} are too long: scale them down")]
     TooLong {

@@ -268,7 +268,7 @@ impl Vault {
         Ok(match self.opened()? {
             Opened::Rotated(collection) => Searcher::rotated(collection, server),
             Opened::Blind(collection) => {
-                Searcher::blind(collection, server, Hints::kept_in(self.directory()))
+                Searcher::blind(collection, server, Hints::kept_in(self.directory())?)
             }
         })
     }
@@ -334,7 +334,7 @@ impl Vault {
 mod transfers {
     use std::path::Path;
 
-    use shard_client::Watch;
+    use shard_client::{ClientError, Watch};
     use shard_client::remote::{
         self, BackedUp, BackupOptions, PublishOptions, Published, Pulled, Remote, Restored,
     };
@@ -352,13 +352,19 @@ mod transfers {
         /// that it did not come from, refuses or cannot be reached, or this vault is empty or a query
         /// vault.
         pub fn publish(
-            &self,
+            &mut self,
             server: &Remote,
             options: PublishOptions,
             watch: &Watch<'_>,
         ) -> Result<Published, Error> {
             self.require_owner("be published")?;
-            Ok(remote::publish(&self.0, options, server, watch)?)
+            match remote::publish(&self.0, options, server, watch) {
+                Err(ClientError::StaleChecks) => {
+                    remote::renew_checks(&mut self.0, &mut super::rng())?;
+                    Ok(remote::publish(&self.0, options, server, watch)?)
+                }
+                outcome => Ok(outcome?),
+            }
         }
 
         /// Brings this copy of the vault to the state that is published, and repeats its own changes

@@ -12,7 +12,7 @@ use crate::{interrupt, unlock};
 
 pub fn run(arguments: &Publish, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
-    let vault = unlock::open(&arguments.vault)?;
+    let mut vault = unlock::open(&arguments.vault)?;
     vault.require_owner("be published")?;
     let server = arguments.server.connect()?;
     interrupt::watch();

@@ -65,7 +65,9 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
                 // All answers are of one state, so none of the old one was printed.
                 let remote = remote::connect(address, &arguments.connection)?;
                 let pulled = vault.pull(&remote, shard::UNWATCHED)?;
-                note(&format!("this vault was behind: pulled revision {}", pulled.to));
+                if pulled.to > pulled.from {
+                    note(&format!("this vault was behind: pulled revision {}", pulled.to));
+                }
                 searcher = vault.searcher(remote)?;
                 outcome = batch
                     .prepare(&searcher)
@@ -189,10 +191,12 @@ fn search_baseline(
     output.result(&results)
 }
 
-/// Whether a search was refused because the server holds a later state.
+/// Whether a search was refused because the server holds a later state, or was not made because only a
+/// later one has checks that can be used.
 fn is_outdated(error: &anyhow::Error) -> bool {
     let error = error.downcast_ref::<Error>();
-    matches!(error, Some(Error::Client(ClientError::Outdated { .. } | ClientError::Revoked { .. })))
+    use ClientError::{ChecksRetired, Outdated, Revoked};
+    matches!(error, Some(Error::Client(Outdated { .. } | Revoked { .. } | ChecksRetired)))
 }
 
 /// The same searches over the vault's own vectors.

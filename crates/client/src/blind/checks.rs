@@ -18,7 +18,15 @@ pub(crate) const SETS: usize = 2;
 /// Blocks that are encrypted together before their sums are taken.
 pub(crate) const TOGETHER: usize = 64;
 
-/// One set of checks. Its number is random, and is never used again once it was retired.
+/// The numbers of the sets that a commit begins with, where it does not go on from those before. They
+/// follow from its random name: whoever publishes the commit, and however often, makes the same checks.
+pub(crate) fn fresh_sets(commit: CommitName) -> [u64; SETS] {
+    let (first, _) = commit.0.split_first_chunk().expect("a name has sixteen bytes");
+    let first = u64::from_le_bytes(*first);
+    std::array::from_fn(|set| first.wrapping_add(set as u64))
+}
+
+/// One set of checks. It is never used again once it was retired.
 pub(crate) struct CheckSet {
     pub(crate) number: u64,
     pub(crate) tags: Vec<CheckTag>,
@@ -40,6 +48,9 @@ impl Checks {
         commit: CommitName,
     ) -> Result<Vec<u8>, EntropyError> {
         let mut writer = Writer::new(VERSION);
+        let tags =
+            self.sets.iter().map(|set| set.tags.len() + 1).sum::<usize>() + self.blocks.len();
+        writer.bytes.reserve(64 + 48 * tags); // secrets are not to be left behind by a longer buffer
         writer.u64(self.revision);
         writer.u64(self.sets.len() as u64);
         for set in &self.sets {

@@ -34,7 +34,7 @@ pub fn compact(
     vault.require_owner("be compacted")?;
     let mut transaction = vault.transaction(rng)?;
     let collection = BlindCollection::read(transaction.vault(), transaction.before())?;
-    let BlindHead { shape, blocks: held, rows, set, .. } = *collection.head();
+    let BlindHead { shape, blocks: held, rows, .. } = *collection.head();
     let needed = shape.blocks(collection.rows()) as u32;
     let removed = (held - needed) as usize;
     if removed == 0 {
@@ -42,7 +42,7 @@ pub fn compact(
     }
     let longest = collection.measure_longest(transaction.before())?;
     let fresh = BlindHead::for_length(shape, longest);
-    let head = BlindHead { blocks: needed, rows, set, ..fresh };
+    let head = BlindHead { blocks: needed, rows, ..fresh };
 
     let numbers: Vec<u32> = (0..held).collect();
     let per_block = shape.rows_per_block();

@@ -25,8 +25,6 @@ pub struct BlindHead {
     pub blocks: u32,
     /// Rows in them.
     pub rows: u64,
-    /// The set of checks that answers are held against.
-    pub set: u64,
 }
 
 impl BlindHead {
@@ -35,7 +33,7 @@ impl BlindHead {
     pub(super) fn for_length(shape: Shape, length: f64) -> Self {
         let longest = if length > 0.0 { length } else { 1.0 };
         let grid = Grid::for_length(&shape, longest);
-        Self { shape, grid, longest, blocks: 0, rows: 0, set: 0 }
+        Self { shape, grid, longest, blocks: 0, rows: 0 }
     }
 
     /// Rows that have room in its blocks.
@@ -91,7 +89,6 @@ impl BlindHead {
         writer.f64(self.longest);
         writer.u64(self.blocks.into());
         writer.u64(self.rows);
-        writer.u64(self.set);
         writer.bytes
     }
 
@@ -117,9 +114,9 @@ impl BlindHead {
             .ok()
             .filter(|blocks| (1..=Self::most_blocks(&shape)).contains(blocks))
             .ok_or_else(|| invalid(format!("{blocks} blocks")))?;
-        let (rows, set) = (reader.u64()?, reader.u64()?);
+        let rows = reader.u64()?;
         reader.finish()?;
-        let head = Self { shape, grid, longest, blocks, rows, set };
+        let head = Self { shape, grid, longest, blocks, rows };
         if !(1..=head.places() as u64).contains(&rows) {
             return Err(invalid(format!("{rows} rows in {blocks} blocks")));
         }

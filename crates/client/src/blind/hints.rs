@@ -20,6 +20,7 @@ use super::seal::{SEAL_BYTES, Subject};
 use crate::error::ClientError;
 use crate::progress::{Progress, Watch};
 use crate::transport::{Channel, exchange};
+use crate::vault::VaultError;
 
 /// Names that are asked for at once.
 const AT_ONCE: usize = 2048;
@@ -50,11 +51,14 @@ impl Hints {
 
     /// As they were kept in a vault's directory. A file that is not one counts as none: they are
     /// fetched again.
-    pub fn kept_in(directory: &Path) -> Self {
+    ///
+    /// # Errors
+    /// When it cannot be read which sets of checks were retired.
+    pub fn kept_in(directory: &Path) -> Result<Self, ClientError> {
         let file = directory.join(FILE);
         let held = fs::read(&file).ok().and_then(|bytes| decode(&bytes)).unwrap_or_default();
-        let retired = Mutex::new(retired_sets(directory));
-        Self { held: RwLock::new(held), retired, file: Some(file) }
+        let retired = Mutex::new(retired_sets(directory)?);
+        Ok(Self { held: RwLock::new(held), retired, file: Some(file) })
     }
 
     /// Bytes that would have to be fetched to search a collection.
@@ -207,9 +211,16 @@ fn private(file: &Path, append: bool) -> std::io::Result<fs::File> {
 }
 
 /// The sets of checks that an alarm has retired, as a vault's directory tells.
-pub(crate) fn retired_sets(directory: &Path) -> Vec<u64> {
-    let text = fs::read_to_string(directory.join(RETIRED)).unwrap_or_default();
-    text.lines().filter_map(|line| line.parse().ok()).collect()
+///
+/// # Errors
+/// When there is such a file and it cannot be read: a set that was retired is not to be used again.
+pub(crate) fn retired_sets(directory: &Path) -> Result<Vec<u64>, ClientError> {
+    let file = directory.join(RETIRED);
+    let text = match fs::read_to_string(&file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text.map_err(VaultError::io("read", &file))?,
+    };
+    Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
 }
 
 fn encode(held: &HashMap<[u8; 16], Arc<[u8]>>) -> Vec<u8> {

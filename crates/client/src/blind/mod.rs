@@ -64,7 +64,7 @@ pub(crate) use epoch::{first, rekey};
 #[cfg(feature = "remote")]
 pub(crate) use hints::retired_sets;
 #[cfg(feature = "remote")]
-pub(crate) use publish::{SentBlocks, send_blocks};
+pub(crate) use publish::{SentBlocks, missing_blocks, send_blocks};
 pub(crate) use vectors::documents_of;
 pub(crate) use verify::verify;
 

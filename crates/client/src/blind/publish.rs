@@ -14,10 +14,9 @@ use shard_protocol::{
     Limits, PutBlob, PutBlobs, declassify,
 };
 use shard_rlwe::blind::{Block, CheckSums};
-use shard_rlwe::fill_from_os;
 
-use super::checks::{CheckSet, Checks, SETS, Sums, TOGETHER, name_at};
-use super::seal::Subject;
+use super::checks::{CheckSet, Checks, SETS, Sums, TOGETHER, fresh_sets, name_at};
+use super::seal::{SEAL_BYTES, Subject};
 use super::{BlindCollection, contradiction};
 use crate::error::ClientError;
 use crate::progress::{Progress, Watch};
@@ -26,6 +25,22 @@ use crate::vault::Snapshot;
 
 /// Bytes of blobs that one message carries.
 const MESSAGE_BYTES: usize = 16 << 20;
+
+/// The blocks of a commit that the server does not have in full, with their hints, by name and length.
+pub(crate) fn missing_blocks(
+    collection: &BlindCollection,
+    kept: &BTreeMap<BlobName, u64>,
+) -> impl Iterator<Item = u32> {
+    let shape = collection.shape();
+    let (block, hint) = (shape.block_bytes(), shape.hint_bytes() + SEAL_BYTES);
+    let is_kept = move |name: BlobName, length: usize| kept.get(&name) == Some(&(length as u64));
+    let blocks = (0..).zip(collection.blocks());
+    let missing = blocks.filter(move |(_, held)| {
+        let name = held.file_name();
+        !is_kept(BlobName::block(name), block) || !is_kept(BlobName::hint(name), hint)
+    });
+    missing.map(|(number, _)| number)
+}
 
 /// What was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -47,8 +62,9 @@ pub(crate) fn send_blocks(
     transport: &dyn Channel,
     watch: &Watch<'_>,
 ) -> Result<SentBlocks, ClientError> {
-    let (sent, there) = (SentBlocks::default(), HashSet::new());
-    let mut sending = Sending { snapshot, collection, kept, transport, sent, there };
+    let missing = missing_blocks(collection, kept).collect();
+    let sent = SentBlocks::default();
+    let mut sending = Sending { snapshot, collection, kept, transport, sent, missing };
     let earlier = before.and_then(|commit| sending.earlier(commit).transpose()).transpose()?;
     let earlier = earlier.filter(|earlier| {
         earlier.sets.len() == SETS && earlier.sets.iter().all(|set| !retired.contains(&set.number))
@@ -61,6 +77,7 @@ pub(crate) fn send_blocks(
         Some(sums) => sums,
         None => sending.begin_anew(watch)?,
     };
+    sending.send_missing()?;
     sending.finish(&sums)?;
     Ok(sending.sent)
 }
@@ -71,8 +88,8 @@ struct Sending<'a> {
     kept: &'a BTreeMap<BlobName, u64>,
     transport: &'a dyn Channel,
     sent: SentBlocks,
-    /// Blocks and hints that were sent: not again where sums are begun anew midway.
-    there: HashSet<BlobName>,
+    /// Blocks that the server does not have in full.
+    missing: HashSet<u32>,
 }
 
 impl Sending<'_> {
@@ -149,17 +166,11 @@ impl Sending<'_> {
         Ok(Some(Sums(opened)))
     }
 
-    /// Encrypts every block, sends those that the server does not have, and takes sums of all under fresh
-    /// turns.
+    /// Encrypts every block, sends those that the server does not have, and takes sums of all under the
+    /// turns of this commit.
     fn begin_anew(&mut self, watch: &Watch<'_>) -> Result<Sums, ClientError> {
         let keys = self.collection.keys();
-        let mut numbers = [0; SETS];
-        for number in &mut numbers {
-            let mut bytes = [0; 8];
-            fill_from_os(&mut bytes)?;
-            *number = u64::from_le_bytes(bytes);
-        }
-        let mut sums = Sums::empty(keys, &numbers);
+        let mut sums = Sums::empty(keys, &fresh_sets(self.collection.commit()));
         let all: Vec<u32> = (0..self.collection.blocks().len() as u32).collect();
         let mut progress = Progress { done: 0, total: all.len() as u64 };
         for numbers in all.chunks(TOGETHER) {
@@ -195,28 +206,32 @@ impl Sending<'_> {
 
     /// Sends those of some blocks that the server does not have, with their hints.
     fn send(&mut self, numbers: &[u32], blocks: &[Block]) -> Result<(), ClientError> {
-        let (collection, kept, there) = (self.collection, self.kept, &self.there);
-        let is_missing = |name: &BlobName| !kept.contains_key(name) && !there.contains(name);
+        let (collection, missing) = (self.collection, &self.missing);
         let blobs = |(&number, block): (&u32, &Block)| {
+            if !missing.contains(&number) {
+                return Ok(Vec::new());
+            }
             let name = collection.blocks()[number as usize].file_name();
-            let mut blobs = Vec::new();
-            if is_missing(&BlobName::block(name)) {
-                blobs.push((BlobName::block(name), block.to_bytes()));
-            }
-            if is_missing(&BlobName::hint(name)) {
-                let hint = collection.keys().hint(block);
-                let sealed = collection.sealer().seal(Subject::Hint(name), &hint)?;
-                blobs.push((BlobName::hint(name), sealed));
-            }
-            Ok(blobs)
+            let hint = collection.keys().hint(block);
+            let sealed = collection.sealer().seal(Subject::Hint(name), &hint)?;
+            let block = (BlobName::block(name), block.to_bytes());
+            Ok(vec![block, (BlobName::hint(name), sealed)])
         };
         let made: Result<Vec<Vec<_>>, ClientError> =
             numbers.par_iter().zip(blocks).map(blobs).collect();
-        let made = made?.concat();
-        self.there.extend(made.iter().map(|(name, _)| name.clone()));
-        self.sent.blocks +=
-            made.iter().filter(|(name, _)| name.as_str().starts_with("block.")).count();
-        self.put(made)
+        self.put(made?.concat())?;
+        self.sent.blocks += numbers.iter().filter(|number| self.missing.remove(number)).count();
+        Ok(())
+    }
+
+    /// Sends what the server lacks of blocks that did not change.
+    fn send_missing(&mut self) -> Result<(), ClientError> {
+        let missing: Vec<u32> = self.missing.iter().copied().collect();
+        for numbers in missing.chunks(TOGETHER) {
+            let made = self.encrypt(numbers)?;
+            self.send(numbers, &made)?;
+        }
+        Ok(())
     }
 
     fn put(&mut self, blobs: Vec<(BlobName, Vec<u8>)>) -> Result<(), ClientError> {

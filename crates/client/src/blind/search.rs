@@ -118,7 +118,8 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         check_vector(collection.shape().dimension(), query)?;
         let mut cost = Cost { candidates: collection.rows(), ..Cost::default() };
         let ready = self.ready(collection, &mut cost)?;
-        let ready = self.unless_retired(collection, ready)?;
+        // Nothing is asked when alarms have retired all sets.
+        self.checking(collection, &ready)?;
 
         let start = Instant::now();
         let keys = collection.keys();
@@ -171,20 +172,10 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
     ) -> Result<Vec<f64>, ClientError> {
         let open = |checking: &Checking| open(collection, checking, opening, answer, products);
         let checking = self.checking(collection, ready)?;
-        if let Ok(scores) = open(&checking) {
-            return Ok(scores);
-        }
-        // The owner may have published fresh checks of this very commit meanwhile.
-        if let Ok(Some(fresh)) = self.fresh(collection, ready)
-            && let Ok(checking) = self.checking(collection, &fresh)
-        {
-            if let Ok(scores) = open(&checking) {
-                return Ok(scores);
-            }
-            self.retire(&fresh, checking.set);
-        }
-        self.retire(ready, checking.set);
-        Err(ClientError::Forged)
+        open(&checking).map_err(|Forged| {
+            self.retire(ready, checking.set);
+            ClientError::Forged
+        })
     }
 
     /// Never uses a set again.
@@ -194,38 +185,6 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         }
         let mut checking = ready.checking.lock().unwrap_or_else(PoisonError::into_inner);
         checking.take_if(|checking| checking.set == set);
-    }
-
-    /// Refuses to ask when alarms have retired all sets, unless the owner has published others.
-    fn unless_retired(
-        &self,
-        collection: &BlindCollection,
-        ready: Arc<Ready>,
-    ) -> Result<Arc<Ready>, ClientError> {
-        match self.checking(collection, &ready) {
-            Err(ClientError::ChecksRetired) => {}
-            checking => return checking.map(|_| ready),
-        }
-        let fresh = self.fresh(collection, &ready)?.ok_or(ClientError::ChecksRetired)?;
-        self.checking(collection, &fresh).map(|_| fresh)
-    }
-
-    /// The same commit with the checks that the server has now; `None` if those are the ones before.
-    fn fresh(
-        &self,
-        collection: &BlindCollection,
-        ready: &Ready,
-    ) -> Result<Option<Arc<Ready>>, ClientError> {
-        let (sets, _) = self.fetch_sets(collection)?;
-        let known = |set: &CheckSet| ready.sets.iter().any(|held| held.number == set.number);
-        if sets.iter().all(known) {
-            return Ok(None);
-        }
-        let kept = ready.kept.clone();
-        let ready = Ready { commit: ready.commit, sets, checking: Mutex::new(None), kept };
-        let ready = Arc::new(ready);
-        *self.ready.write().unwrap_or_else(PoisonError::into_inner) = Some(ready.clone());
-        Ok(Some(ready))
     }
 
     /// Makes the next search fetch what it needs.

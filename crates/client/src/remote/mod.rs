@@ -74,6 +74,7 @@ pub use error::RemoteError;
 pub use lineage::{Head, Lineage, Standing, standing};
 pub use options::{ProxyAddress, RemoteOptions, Retries, SecretToken, ServerAddress, Timeouts};
 pub use publish::{PublishOptions, Published, describe, publish};
+pub use publish_blocks::renew_checks;
 pub use pull::{Pulled, pull};
 pub use restore::{Restored, restore};
 pub use tls::{Fingerprint, FingerprintError};

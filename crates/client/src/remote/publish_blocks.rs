@@ -3,13 +3,17 @@
 
 use std::collections::HashSet;
 
+use rand_core::CryptoRng;
 use shard_protocol::{ActivateEpoch, BeginPublish, BlobName, Leak, Limits, Transport, declassify};
 
 use super::blobs::{self, Kept};
 use super::lineage::Lineage;
 use super::publish::{PublishOptions, Published, Start, advance_to, arrive, describe, leave_state};
 use super::sweep::sweep;
-use crate::blind::{BlindCollection, Checks, SentBlocks, retired_sets, send_blocks};
+use crate::blind::{
+    BlindCollection, Checks, SentBlocks, missing_blocks, retired_sets, send_blocks,
+};
+use crate::collection::Journal;
 use crate::error::ClientError;
 use crate::progress::Watch;
 use crate::transport::accepted;
@@ -28,16 +32,16 @@ pub(super) fn publish_blocks(
     let (head, commit_at) = (position.head(), |revision| position.commit_at(revision));
     let lineage = Lineage { head, commit_at: &commit_at };
     let (state, start) = arrive(position.vault(), lineage, options, transport)?;
-    let kept = blobs::list(transport)?;
-    let retired = retired_sets(vault.directory());
-    // Fresh checks of the published commit may have been sent and not taken up.
-    let is_unfinished = state.unfinished == Some(collection.commit());
+    let retired = retired_sets(vault.directory())?;
+    if start == Start::Again
+        && (options.fresh_checks || !checks_are_good(collection, &retired, transport)?)
+    {
+        return Err(ClientError::StaleChecks);
+    }
     let there = start == Start::Again
-        && !options.fresh_checks
-        && !is_unfinished
+        && state.unfinished.is_none()
         && state.current == Some(collection.epoch())
-        && is_whole(collection, &kept)
-        && checks_are_good(collection, &retired, transport)?;
+        && is_whole(collection, &blobs::list(transport)?);
     let advance = advance_to(&state, head);
     let disclosed = || declassify(advance, Leak::CollectionShape);
     let mut sent = SentBlocks::default();
@@ -46,7 +50,18 @@ pub(super) fn publish_blocks(
         accepted(transport, message, &Limits::default())?;
         // Sums that go on from those before are under the same turns.
         let before = state.commit.filter(|_| !options.fresh_checks);
-        sent = send_blocks(snapshot, collection, &kept, before, &retired, transport, watch)?;
+        let send = |kept: &Kept| {
+            send_blocks(snapshot, collection, kept, before, &retired, transport, watch)
+        };
+        sent = send(&blobs::list(transport)?)?;
+        // Another copy that looked before this began may have taken blocks for left over.
+        for _ in 0..ROUNDS {
+            let kept = blobs::list(transport)?;
+            if is_whole(collection, &kept) {
+                break;
+            }
+            sent.bytes += send(&kept)?.bytes;
+        }
     }
     let state_bytes = leave_state(snapshot, head, transport, watch)?;
     if !there {
@@ -69,26 +84,38 @@ pub(super) fn publish_blocks(
     })
 }
 
+/// How often blocks are sent that were there a moment before.
+const ROUNDS: usize = 4;
+
+/// A commit in which nothing changes but its name: checks are made once for a commit, so the next publish
+/// makes others. To be called when [`publish`](super::publish) says [`ClientError::StaleChecks`].
+///
+/// # Errors
+/// When the vault is empty, rotated, a query vault or being written to, or the disk refuses. Nothing
+/// has changed then.
+pub fn renew_checks(vault: &mut Vault, rng: &mut impl CryptoRng) -> Result<(), ClientError> {
+    vault.require_owner("be published")?;
+    let mut transaction = vault.transaction(rng)?;
+    BlindCollection::read(transaction.vault(), transaction.before())?;
+    let journal = Journal::Documents { put: Vec::new(), deleted: Vec::new() };
+    journal.record(&mut transaction, rng)?;
+    Ok(transaction.commit(rng)?)
+}
+
 /// Whether the server has everything of a commit.
 fn is_whole(collection: &BlindCollection, kept: &Kept) -> bool {
     let commit = collection.commit();
-    let block = |name| {
-        kept.contains_key(&BlobName::block(name)) && kept.contains_key(&BlobName::hint(name))
-    };
     kept.contains_key(&BlobName::blocks(commit))
         && kept.contains_key(&BlobName::checks(commit))
-        && collection.blocks().iter().all(|held| block(held.file_name()))
+        && missing_blocks(collection, kept).next().is_none()
 }
 
-/// Whether no alarm has retired a set of the checks that are published.
+/// Whether the checks of the published commit are there and no alarm has retired a set of them.
 fn checks_are_good(
     collection: &BlindCollection,
     retired: &[u64],
     transport: &impl Transport<Error: Into<ClientError>>,
 ) -> Result<bool, ClientError> {
-    if retired.is_empty() {
-        return Ok(true);
-    }
     let commit = collection.commit();
     let sealed = blobs::fetch(transport, &BlobName::checks(commit))?.unwrap_or_default();
     let checks = Checks::open(collection.sealer(), commit, &sealed);

@@ -238,7 +238,7 @@ pub enum VaultError {
 
 impl VaultError {
     /// Wraps an operating system error: `.map_err(VaultError::io("read", path))`.
-    pub(super) fn io(action: &'static str, file: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(action: &'static str, file: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, file: file.to_owned(), source }
     }
 

@@ -1,7 +1,7 @@
 //! What an alarm leaves: sets of checks that are not used again, and fresh ones that the owner publishes.
 
-use shard_client::remote::{PublishOptions, describe, publish};
-use shard_client::{BlindSearcher, ClientError, Hints, UNWATCHED};
+use shard_client::remote::describe;
+use shard_client::{BlindSearcher, ClientError, Hints, SearchOptions};
 use shard_protocol::MessageKind;
 
 use crate::blind::{collection, search, search_with, searcher};
@@ -18,7 +18,7 @@ fn two_alarms_use_up_the_checks_until_the_owner_publishes() {
     let (served, mut owner) = published();
     let liar = Liar::new(&served, MessageKind::BlindAnswer, one_score);
     let path = owner.path();
-    let kept = BlindSearcher::new(&liar, Hints::kept_in(&path));
+    let kept = BlindSearcher::new(&liar, Hints::kept_in(&path).unwrap());
     for _ in 0..2 {
         for _ in 0..2 {
             liar.lies(false);
@@ -29,51 +29,42 @@ fn two_alarms_use_up_the_checks_until_the_owner_publishes() {
         }
         served.take_seen();
         // Nor does another program that searches with this vault.
-        for searcher in [&kept, &BlindSearcher::new(&liar, Hints::kept_in(&path))] {
+        for searcher in [&kept, &BlindSearcher::new(&liar, Hints::kept_in(&path).unwrap())] {
             let error = search_with(searcher, &mut owner).unwrap_err();
             assert!(matches!(error, ClientError::ChecksRetired), "{error}");
         }
         assert!(!served.take_seen().contains(&MessageKind::BlindQuery), "nothing is asked");
         liar.lies(false);
-        let done = owner.publish(&*served).unwrap();
+        let done = owner.publish_with_fresh_checks(&*served, false).unwrap();
         assert_eq!((done.uploaded, done.activated), (0, true));
         search_with(&kept, &mut owner).unwrap();
-        search_with(&BlindSearcher::new(&liar, Hints::kept_in(&path)), &mut owner).unwrap();
+        search_with(&BlindSearcher::new(&liar, Hints::kept_in(&path).unwrap()), &mut owner)
+            .unwrap();
         search(&mut owner, &served).unwrap();
     }
     assert!(!owner.publish(&*served).unwrap().activated, "its checks are not retired");
 }
 
-/// Somebody whose checks are those before the owner's fresh ones.
 #[test]
-fn fresh_checks_of_the_same_commit_are_taken_up_without_an_alarm() {
+fn fresh_checks_are_of_another_commit_and_who_is_behind_raises_no_alarm() {
     let (served, mut owner) = published();
-    let reader = searcher(&*served);
-    search_with(&reader, &mut owner).unwrap();
+    let before = collection(&owner);
     let liar = Liar::new(&served, MessageKind::BlindAnswer, one_score);
-    let kept = BlindSearcher::new(&liar, Hints::kept_in(&owner.path()));
+    let kept = BlindSearcher::new(&liar, Hints::kept_in(&owner.path()).unwrap());
     assert!(matches!(search_with(&kept, &mut owner), Err(ClientError::Forged)));
-    let done = owner.publish(&*served).unwrap();
-    assert!(done.activated, "one alarm is enough for fresh checks");
-    search_with(&reader, &mut owner).unwrap();
-
-    // A lie at that very moment uses up a set of before and one of the fresh ones, and no more.
-    let behind = Liar::new(&served, MessageKind::BlindAnswer, one_score);
-    behind.lies(false);
-    let late = searcher(&behind);
-    search_with(&late, &mut owner).unwrap();
-    assert!(matches!(search_with(&kept, &mut owner), Err(ClientError::Forged)));
-    let done = owner.publish(&*served).unwrap();
-    assert!(done.activated, "the set that raised it is one of those published");
-    behind.lies(true);
-    for _ in 0..2 {
-        assert!(matches!(search_with(&late, &mut owner), Err(ClientError::Forged)));
-    }
-    behind.lies(false);
-    assert!(matches!(search_with(&late, &mut owner), Err(ClientError::ChecksRetired)));
+    assert!(matches!(owner.publish(&*served), Err(ClientError::StaleChecks)));
+    let done = owner.publish_with_fresh_checks(&*served, false).unwrap();
+    assert_eq!((done.uploaded, done.activated), (0, true), "one alarm is enough");
+    let after = collection(&owner);
+    assert_ne!(after.commit(), before.commit());
+    assert_eq!(after.rows(), before.rows());
+    let query = vec![0.5; before.shape().dimension()];
+    let error = searcher(&*served).search(&before, &query, &SearchOptions::default()).unwrap_err();
+    assert!(matches!(error, ClientError::Outdated { .. }), "{error}");
+    search(&mut owner, &served).unwrap();
 }
 
-/// Fresh checks of the commit that is published, sent by a publish that was cut off.
+/// Fresh checks, sent by a publish that was cut off.
 #[test]
 fn fresh_checks_that_were_cut_off_anywhere_are_taken_up_by_the_next_publish() {
     let (_, owner) = published();
@@ -83,14 +74,14 @@ fn fresh_checks_that_were_cut_off_anywhere_are_taken_up_by_the_next_publish() {
             let served = Served::new(None);
             owner.publish(&*served).unwrap();
             let liar = Liar::new(&served, MessageKind::BlindAnswer, one_score);
-            let kept = BlindSearcher::new(&liar, Hints::kept_in(&owner.path()));
+            let kept = BlindSearcher::new(&liar, Hints::kept_in(&owner.path()).unwrap());
             assert!(matches!(search_with(&kept, &mut owner), Err(ClientError::Forged)));
             let broken = CutOff { late, ..CutOff::anywhere(cut, &served) };
-            if owner.publish(&broken).is_ok() {
+            if owner.publish_with_fresh_checks(&broken, false).is_ok() {
                 assert!(cut > 5, "checks had to be sent");
                 break;
             }
-            owner.publish(&*served).unwrap();
+            owner.publish_with_fresh_checks(&*served, false).unwrap();
             let commit = collection(&owner).commit();
             assert_eq!(describe(&*served).unwrap().commit, Some(commit));
             search(&mut owner, &served).unwrap_or_else(|error| panic!("{late} {cut}: {error}"));
@@ -112,8 +103,7 @@ fn an_owner_who_is_told_of_an_alarm_brings_fresh_checks() {
     liar.lies(false);
     assert!(!owner.publish(&*served).unwrap().activated);
     assert!(matches!(search_with(&reader, &mut owner), Err(ClientError::ChecksRetired)));
-    let options = PublishOptions { fresh_checks: true, ..PublishOptions::default() };
-    let done = publish(&owner.vault, options, &*served, UNWATCHED).unwrap();
+    let done = owner.publish_with_fresh_checks(&*served, true).unwrap();
     assert_eq!((done.uploaded, done.activated), (0, true));
     search_with(&reader, &mut owner).unwrap();
 }

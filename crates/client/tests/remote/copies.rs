@@ -4,8 +4,9 @@ use std::path::Path;
 
 use shard_client::remote::{
     BackedUp, BackupOptions, PublishOptions, Published, Pulled, Restored, backup, publish, pull,
-    restore,
+    renew_checks, restore,
 };
+use shard_client::vault::Vault;
 use shard_client::{ClientError, SearchOptions, Searcher, Transport, UNWATCHED};
 use shard_protocol::{BlobName, CollectionName};
 
@@ -18,6 +19,23 @@ impl Owner {
         transport: &impl Transport<Error: Into<ClientError>>,
     ) -> Result<Published, ClientError> {
         publish(&self.vault, PublishOptions::default(), transport, UNWATCHED)
+    }
+
+    /// Publishes, by an empty commit where checks are to be others.
+    pub fn publish_with_fresh_checks(
+        &mut self,
+        transport: &impl Transport<Error: Into<ClientError>>,
+        fresh_checks: bool,
+    ) -> Result<Published, ClientError> {
+        let options = PublishOptions { fresh_checks, ..PublishOptions::default() };
+        let once = |vault: &Vault| publish(vault, options, transport, UNWATCHED);
+        match once(&self.vault) {
+            Err(ClientError::StaleChecks) => {
+                renew_checks(&mut self.vault, &mut self.rng)?;
+                once(&self.vault)
+            }
+            outcome => outcome,
+        }
     }
 
     pub fn replace(
