@@ -6,12 +6,13 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use shard::baselines::Baseline;
 use shard::remote::ServerAddress;
-use shard::{CellCount, Choice, LayoutChoice, Objective, Settings, TransformKind};
+use shard::{CellCount, Choice, LayoutChoice, Objective};
 
 use crate::commands::audit::Audit;
 use crate::commands::delete::Delete;
 use crate::commands::dump::Dump;
 use crate::commands::export::Export;
+use crate::commands::init::Init;
 use crate::commands::passphrase::Passphrase;
 use crate::commands::plan::Plan;
 use crate::commands::recovery::Recovery;
@@ -19,7 +20,7 @@ use crate::commands::refit::Refit;
 use crate::commands::rekey::Rekey;
 use crate::commands::serve::Serve;
 use crate::commands::token::TokenCommand;
-use crate::remote::{ConnectionArguments, ServerArguments};
+use crate::remote::{ConnectionArguments, ServerArguments, VectorArguments};
 
 /// Private dense retrieval: the server ranks vectors it cannot read for queries it cannot see.
 #[derive(Parser)]
@@ -207,81 +208,11 @@ pub struct Demo {
 }
 
 #[derive(Args)]
-pub struct Init {
-    #[command(flatten)]
-    pub vault: VaultArguments,
-    /// Cells, each with its own key, `auto` to follow the number of documents, or `micro` for a key
-    /// per document
-    #[arg(long, value_name = "N", default_value = "auto", value_parser = cells)]
-    pub cells: CellCount,
-    /// Width of the routing prefix, or `auto`: the smallest that keeps recall
-    #[arg(long, value_name = "WIDTH", default_value = "auto", value_parser = choice)]
-    pub d_pub: Choice,
-    /// Candidates that are scored under encryption, or `auto`: the fewest that keep recall
-    #[arg(long, value_name = "K", default_value = "auto", value_parser = choice)]
-    pub candidates: Choice,
-    /// Family of keys [default: orthogonal, or structured with `--cells micro`]
-    #[arg(long)]
-    pub transform: Option<TransformName>,
-    /// Seed of the partition and of the tuning sample; not a secret
-    #[arg(long, default_value_t = 2026)]
-    pub seed: u64,
-    /// What the server gets: rotated rows, which it scores by name, or ciphertexts, all of which it
-    /// scores
-    #[arg(long, default_value = "rotated", value_enum)]
-    pub protection: ProtectionName,
-    /// Width of a blind collection's tiles, or `auto`: the fastest for the first documents
-    #[arg(long, value_name = "WIDTH", default_value = "auto", value_parser = choice)]
-    pub tile: Choice,
-}
-
-/// How vectors are protected.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ProtectionName {
-    /// Ciphertexts: the server sees sizes and times, and is caught when it lies
-    Blind,
-    /// The paper's: a prefix stays with the client, the rest is rotated by a secret of each cell
-    Rotated,
-}
-
-impl Init {
-    pub fn settings(&self) -> Settings {
-        if self.protection == ProtectionName::Blind {
-            return Settings { tile: self.tile, seed: self.seed, ..Settings::blind() };
-        }
-        let defaults = Settings::new(self.cells);
-        Settings {
-            cells: self.cells,
-            transform: self.transform.map_or(defaults.transform, TransformName::kind),
-            d_pub: self.d_pub,
-            candidates: self.candidates,
-            seed: self.seed,
-            ..defaults
-        }
-    }
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-pub enum TransformName {
-    /// Uniform over all orthogonal maps
-    Orthogonal,
-    /// Signs, permutations and Hadamard rounds
-    Structured,
-}
-
-impl TransformName {
-    fn kind(self) -> TransformKind {
-        match self {
-            Self::Orthogonal => TransformKind::Orthogonal,
-            Self::Structured => TransformKind::Structured,
-        }
-    }
-}
-
-#[derive(Args)]
 pub struct Ingest {
     #[command(flatten)]
     pub vault: VaultArguments,
+    #[command(flatten)]
+    pub vectors_from: VectorArguments,
     /// Vectors: .npy (f16, f32, f64 in any order), .jsonl or .jsonl.gz (`id`, `vector`), or .parquet
     pub documents: PathBuf,
     /// Ids for a .npy, one per line [default: row numbers]
@@ -441,6 +372,8 @@ pub struct Verify {
     /// Key file of the vault [default: its passphrase, SHARD_PASSPHRASE or asked for]
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub vectors_from: VectorArguments,
 }
 
 #[derive(Args)]
@@ -478,9 +411,13 @@ pub struct RestoreSnapshot {
 
 #[derive(Args)]
 pub struct Compact {
-    /// The directory of a stopped server
-    #[arg(value_name = "DIR", required_unless_present = "server", conflicts_with = "server")]
+    /// The directory of a stopped server, or a blind vault, whose rows are put into as few blocks as
+    /// they need
+    #[arg(value_name = "DIR", required_unless_present = "server")]
     pub directory: Option<PathBuf>,
+    /// Key file of the vault [default: its passphrase, SHARD_PASSPHRASE or asked for]
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
     #[command(flatten)]
     pub operator: OperatorArguments,
 }
@@ -524,7 +461,7 @@ pub fn link(text: &str) -> Result<f64, String> {
     }
 }
 
-fn choice(text: &str) -> Result<Choice, String> {
+pub fn choice(text: &str) -> Result<Choice, String> {
     if text == "auto" { Ok(Choice::Auto) } else { positive(text).map(Choice::Fixed) }
 }
 
@@ -566,20 +503,5 @@ mod tests {
         let parse = |flags: &[&str]| Arguments::try_parse_from([&search[..], flags].concat());
         assert!(parse(&["--foil", "global"]).is_ok());
         assert!(parse(&["--objective", "latency"]).is_ok());
-    }
-
-    #[test]
-    fn micro_keys_default_to_the_fast_family() {
-        let parse = |flags: &[&str]| match Arguments::parse_from(flags).command {
-            Command::Init(init) => init.settings(),
-            _ => unreachable!("an init was given"),
-        };
-        let default = parse(&["shard", "init", "v"]);
-        assert_eq!(default.transform, TransformKind::Orthogonal);
-        assert_eq!(default.cells, CellCount::Auto);
-        let micro = parse(&["shard", "init", "v", "--cells", "micro"]);
-        assert_eq!((micro.cells, micro.transform), (CellCount::Micro, TransformKind::Structured));
-        let both = parse(&["shard", "init", "v", "--cells", "micro", "--transform", "orthogonal"]);
-        assert_eq!(both.transform, TransformKind::Orthogonal);
     }
 }

@@ -2,7 +2,7 @@
 
 use shard::remote::{BackupError, RemoteError};
 use shard::server::{StartError, TokenError};
-use shard::{CellsError, ClientError, Error};
+use shard::{CellsError, ClientError, Error, VaultError};
 
 /// A hint to put behind the message of an error, if there is one to give.
 pub fn hint(error: &anyhow::Error) -> Option<&'static str> {
@@ -44,7 +44,9 @@ fn of_client(error: &ClientError) -> Option<&'static str> {
         | ClientError::DamagedRows { .. } => "run `shard publish`",
         ClientError::Revoked { .. } => "owners make them with `shard export`",
         ClientError::AnotherVault => "--replace puts this vault in its place",
-        ClientError::RowsOnServer => "name the server with --server",
+        ClientError::RowsOnServer | ClientError::Vault(VaultError::Elsewhere { .. }) => {
+            "name the server with --server"
+        }
         ClientError::Backup(BackupError::Parted { .. }) => {
             "`shard pull` brings this copy forward; --replace goes on without"
         }

@@ -54,9 +54,14 @@ impl Place {
     }
 }
 
+/// Whether a directory is a vault.
+pub fn is_vault(directory: &Path) -> bool {
+    directory.join(VAULT_FILE).exists()
+}
+
 /// Refuses a vault to a server: its files would lie beside the keys they must never meet.
 pub fn refuse_vault(directory: &Path) -> Result<()> {
-    if directory.join(VAULT_FILE).exists() {
+    if is_vault(directory) {
         bail!(
             "{} is a vault, with its owner's keys: a server needs a directory of its own",
             directory.display()

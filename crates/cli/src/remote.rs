@@ -11,10 +11,12 @@ use shard::remote::{
     RemoteError, RemoteOptions, SecretToken, ServerAddress, Standing, Timeouts, describe,
     is_of_vault, kept_backups, standing,
 };
-use shard::{ClientError, Position, VaultAccess};
+use shard::{ClientError, Position, Vault, VaultAccess};
 use zeroize::Zeroizing;
 
+use crate::args::VaultArguments;
 use crate::output::{grouped, moment, note, printable};
+use crate::unlock;
 
 const TOKEN_VARIABLE: &str = "SHARD_TOKEN";
 
@@ -55,6 +57,46 @@ impl ServerArguments {
     pub fn connect(&self) -> Result<Remote> {
         connect(&self.server, &self.connection)
     }
+
+    /// Opens a vault, with its vectors wherever they are.
+    pub fn open(&self, arguments: &VaultArguments) -> Result<Vault> {
+        let mut vault = unlock::open(arguments)?;
+        find_vectors(&mut vault, &self.server, &self.connection)?;
+        Ok(vault)
+    }
+}
+
+/// The server that keeps the vectors of a vault which does not.
+#[derive(Args)]
+pub struct VectorArguments {
+    /// Server that has the vectors of a vault made with `--keep-vectors no`
+    #[arg(long, value_name = "URL", env = "SHARD_SERVER")]
+    server: Option<ServerAddress>,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+impl VectorArguments {
+    /// Opens a vault, with its vectors wherever they are.
+    pub fn open(&self, arguments: &VaultArguments) -> Result<Vault> {
+        let mut vault = unlock::open(arguments)?;
+        if let Some(server) = &self.server {
+            find_vectors(&mut vault, server, &self.connection)?;
+        }
+        Ok(vault)
+    }
+}
+
+/// Lets a vault that does not keep its vectors fetch them from a server.
+pub fn find_vectors(
+    vault: &mut Vault,
+    server: &ServerAddress,
+    connection: &ConnectionArguments,
+) -> Result<()> {
+    if vault.access() == VaultAccess::Owner && !vault.settings()?.keep_vectors {
+        vault.fetch_vectors_from(connect(server, connection)?);
+    }
+    Ok(())
 }
 
 /// Makes ready to talk to a server.

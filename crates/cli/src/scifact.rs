@@ -112,7 +112,7 @@ mod tests {
     fn encrypted_search_finds_the_true_top_ten_of_claims_of_any_length() {
         let set = load().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let (key, settings) = (Unlock::passphrase("correct horse"), Settings::default());
+        let (key, settings) = (Unlock::passphrase("correct horse"), Settings::rotated());
         let mut vault = Vault::create(folder.path().join("vault"), &key, &settings).unwrap();
         vault.ingest(&set.documents, FitOptions::default()).unwrap();
         let searcher = vault.embedded().unwrap();

@@ -126,6 +126,10 @@ pub struct Settings {
     /// How many secrets hide a query.
     #[serde(default, with = "rank_as_number")]
     pub query_rank: QueryRank,
+    /// Whether the vault of a blind collection keeps its vectors once they are published, or leaves them
+    /// with the server alone.
+    #[serde(default = "kept")]
+    pub keep_vectors: bool,
     /// Number of keys.
     pub cells: CellCount,
     /// Family of keys.
@@ -138,13 +142,23 @@ pub struct Settings {
     pub seed: u64,
 }
 
+/// What settings that do not say so mean.
+fn kept() -> bool {
+    true
+}
+
 impl Settings {
     /// Default number of cells.
     pub const DEFAULT_CELLS: CellCount = CellCount::Auto;
 
     /// The defaults of a blind collection.
     pub fn blind() -> Self {
-        Self { protection: Protection::Blind, ..Self::new(Self::DEFAULT_CELLS) }
+        Self { protection: Protection::Blind, ..Self::rotated() }
+    }
+
+    /// The defaults of a rotated collection.
+    pub fn rotated() -> Self {
+        Self::new(Self::DEFAULT_CELLS)
     }
 
     /// The defaults of a rotated collection for a number of keys: a dense key per cell, a fast one per
@@ -158,6 +172,7 @@ impl Settings {
             protection: Protection::Rotated,
             tile: Choice::Auto,
             query_rank: QueryRank::One,
+            keep_vectors: true,
             cells,
             transform,
             d_pub: Choice::Auto,
@@ -261,7 +276,7 @@ impl Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self::new(Self::DEFAULT_CELLS)
+        Self::blind()
     }
 }
 
@@ -307,7 +322,7 @@ mod tests {
     fn settings_without_a_protection_are_rotated_and_blind_ones_come_back() {
         let text = r#"{"cells":"auto","transform":"orthogonal","d_pub":"auto","candidates":"auto","seed":2026}"#;
         let earlier: Settings = serde_json::from_str(text).unwrap();
-        assert_eq!(earlier, Settings::default());
+        assert_eq!(earlier, Settings::rotated());
         assert_eq!(earlier.protection, Protection::Rotated);
         let blind =
             Settings { tile: Choice::Fixed(64), query_rank: QueryRank::Two, ..Settings::blind() };
@@ -334,7 +349,7 @@ mod tests {
 
     #[test]
     fn what_no_corpus_satisfies_is_refused_and_so_is_what_this_one_does_not() {
-        let default = Settings::default();
+        let default = Settings::rotated();
         let d_pub = |width| Settings { d_pub: Choice::Fixed(width), ..default.clone() };
         let candidates = |count| Settings { candidates: Choice::Fixed(count), ..default.clone() };
         for (settings, words) in [

@@ -1,7 +1,8 @@
 //! A server as the rest of this crate sees it: any transport, with the client's own errors.
 
 use shard_protocol::{
-    DecodeError, Limits, MessageKind, Refusal, RefusalCode, Transport, message_kind,
+    BlobName, Blobs, DecodeError, FetchBlobs, FetchSharedMany, Leak, Limits, MessageKind, Refusal,
+    RefusalCode, Transport, declassify, message_kind,
 };
 
 use crate::error::ClientError;
@@ -41,6 +42,36 @@ pub(crate) fn accepted(
     } else {
         Err(DecodeError::Invalid("another answer than an acknowledgement").into())
     }
+}
+
+/// Which blobs are asked for.
+#[derive(Clone, Copy)]
+pub(crate) enum Asking {
+    /// Any, by the owner.
+    Owner,
+    /// Those that whoever may search may have.
+    Anybody,
+}
+
+/// The blobs of the first of some names, at least of one; `None` where there is no such blob. Whoever
+/// asked asks again for the others.
+pub(crate) fn fetch_blobs(
+    transport: &dyn Channel,
+    asking: Asking,
+    names: &[BlobName],
+) -> Result<Vec<Option<Vec<u8>>>, ClientError> {
+    let names = &names[..names.len().min(FetchBlobs::MOST)];
+    let disclosed = declassify(names.to_vec(), Leak::SealedBlobs);
+    let message = match asking {
+        Asking::Owner => FetchBlobs::new(disclosed).encode(),
+        Asking::Anybody => FetchSharedMany::new(disclosed).encode(),
+    };
+    let limits = Limits::default();
+    let came = Blobs::decode(&exchange(transport, message, &limits)?, &limits)?.blobs;
+    if came.is_empty() || came.len() > names.len() {
+        return Err(DecodeError::Invalid("another number of blobs than asked for").into());
+    }
+    Ok(came)
 }
 
 /// Refusals that the owner can do something about say what.

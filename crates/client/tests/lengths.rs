@@ -82,7 +82,7 @@ fn encrypted_search_finds_the_true_top_ten_at_any_length() {
     let log_normal = vectors(1500, 3, f64::exp);
     let long = scaled(&unit, 6.0);
     for documents in [unit, log_normal, long] {
-        let (_directory, vault) = ingested(&documents, &Settings::default());
+        let (_directory, vault) = ingested(&documents, &Settings::rotated());
         let queries = vectors(30, 4, |_| 1.0);
         for scale in [1e-20, 0.1, 1.0, 1e20] {
             let queries = scaled(&queries, scale);
@@ -96,7 +96,7 @@ fn encrypted_search_finds_the_true_top_ten_at_any_length() {
 #[test]
 fn powers_of_two_change_no_digit_of_the_unencrypted_ranking() {
     let documents = vectors(300, 5, f64::exp);
-    let (_directory, vault) = ingested(&documents, &Settings::default());
+    let (_directory, vault) = ingested(&documents, &Settings::rotated());
     let collection = Collection::open(&vault).unwrap();
     let rows = published_rows(&vault).unwrap();
     let query = vectors(1, 6, |_| 1.0);

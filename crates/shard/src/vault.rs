@@ -333,12 +333,13 @@ impl Vault {
 #[cfg(feature = "remote")]
 mod transfers {
     use std::path::Path;
+    use std::sync::Arc;
 
-    use shard_client::{ClientError, Watch};
     use shard_client::remote::{
         self, BackedUp, BackupOptions, PublishOptions, Published, Pulled, Remote, Restored,
     };
     use shard_client::vault::Unlock;
+    use shard_client::{ClientError, Watch};
 
     use super::Vault;
     use crate::Error;
@@ -358,13 +359,20 @@ mod transfers {
             watch: &Watch<'_>,
         ) -> Result<Published, Error> {
             self.require_owner("be published")?;
-            match remote::publish(&self.0, options, server, watch) {
+            let published = match remote::publish(&self.0, options, server, watch) {
                 Err(ClientError::StaleChecks) => {
                     remote::renew_checks(&mut self.0, &mut super::rng())?;
-                    Ok(remote::publish(&self.0, options, server, watch)?)
+                    remote::publish(&self.0, options, server, watch)?
                 }
-                outcome => Ok(outcome?),
-            }
+                outcome => outcome?,
+            };
+            let vectors_left = remote::leave_vectors(&mut self.0, server, watch)?;
+            Ok(Published { vectors_left, ..published })
+        }
+
+        /// Lets the vault fetch vectors that it has left with a server, where it does not keep them.
+        pub fn fetch_vectors_from(&mut self, server: Remote) {
+            remote::fetch_vectors_from(&mut self.0, Arc::new(server));
         }
 
         /// Brings this copy of the vault to the state that is published, and repeats its own changes

@@ -8,15 +8,15 @@ use serde_json::json;
 use shard::remote::{BackupOptions, KeptBackup, kept_backups};
 
 use crate::args::Backup;
+use crate::interrupt;
 use crate::output::{Output, bytes, follow, moment, progress};
-use crate::{interrupt, unlock};
 
 pub fn run(arguments: &Backup, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
     if arguments.list {
         return list(&kept_backups(&arguments.server.connect()?)?, &output);
     }
-    let vault = unlock::open(&arguments.vault)?;
+    let vault = arguments.server.open(&arguments.vault)?;
     let server = arguments.server.connect()?;
     interrupt::watch();
     let bar = progress("backing up", 0);

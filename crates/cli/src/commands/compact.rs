@@ -2,13 +2,16 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
 use shard::server::{RedbRows, StoreOptions};
 
-use crate::args::Compact;
-use crate::output::{Output, bytes, grouped};
-use crate::remote::connect;
+use super::publish_next;
+use crate::args::{Compact, VaultArguments};
+use crate::output::{Output, bytes, follow, grouped, progress};
+use crate::place::is_vault;
+use crate::remote::{connect, find_vectors};
+use crate::unlock;
 
 pub fn run(arguments: &Compact, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
@@ -19,6 +22,12 @@ pub fn run(arguments: &Compact, json: Option<&Path>) -> Result<()> {
         output.line("compacted")?;
         return output.result(&json!({ "compacted": true }));
     };
+    if is_vault(directory) {
+        return vault(arguments, directory, &output);
+    }
+    if arguments.operator.server.is_some() {
+        bail!("a stopped server's directory and a running server: one of them can be compacted");
+    }
     let rows = RedbRows::open_existing(directory, StoreOptions::default())?;
     let done = rows.compact()?;
     output.line(format!(
@@ -32,4 +41,26 @@ pub fn run(arguments: &Compact, json: Option<&Path>) -> Result<()> {
         "bytes_before": done.bytes_before,
         "bytes_after": done.bytes_after,
     }))
+}
+
+/// Puts the rows of a blind vault together.
+fn vault(arguments: &Compact, directory: &Path, output: &Output<'_>) -> Result<()> {
+    let (vault, key_file) = (directory.to_owned(), arguments.key_file.clone());
+    let mut opened = unlock::open(&VaultArguments { vault, key_file })?;
+    if let Some(server) = &arguments.operator.server {
+        find_vectors(&mut opened, server, &arguments.operator.connection)?;
+    }
+    let bar = progress("compacting", 0);
+    let done = opened.compact(&follow(&bar));
+    bar.finish_and_clear();
+    let done = done?;
+    output.line(format!(
+        "{} blocks removed, {} left",
+        grouped(done.removed),
+        grouped(done.blocks)
+    ))?;
+    if done.removed > 0 {
+        publish_next(output, directory)?;
+    }
+    output.result(&json!({ "removed": done.removed, "blocks": done.blocks }))
 }

@@ -11,12 +11,14 @@ use shard::input::read_ids;
 use super::publish_next;
 use crate::args::VaultArguments;
 use crate::output::{Output, grouped};
-use crate::unlock;
+use crate::remote::VectorArguments;
 
 #[derive(Args)]
 pub struct Delete {
     #[command(flatten)]
     vault: VaultArguments,
+    #[command(flatten)]
+    vectors_from: VectorArguments,
     /// Ids of the documents
     #[arg(value_name = "ID", required_unless_present = "ids")]
     id: Vec<String>,
@@ -35,7 +37,7 @@ pub fn run(arguments: &Delete, json: Option<&Path>) -> Result<()> {
         ids.extend(read_ids(path)?);
     }
     let missing = if arguments.ignore_missing { MissingIds::Ignore } else { MissingIds::Refuse };
-    let mut vault = unlock::open(&arguments.vault)?;
+    let mut vault = arguments.vectors_from.open(&arguments.vault)?;
     let done = vault.delete(&ids, missing)?;
     output.line(format!(
         "{} documents deleted, {} in the vault",

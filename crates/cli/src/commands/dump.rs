@@ -11,12 +11,15 @@ use tempfile::NamedTempFile;
 
 use crate::args::VaultArguments;
 use crate::output::{Output, grouped, printable};
-use crate::unlock::{self, sync_parent};
+use crate::remote::VectorArguments;
+use crate::unlock::sync_parent;
 
 #[derive(Args)]
 pub struct Dump {
     #[command(flatten)]
     vault: VaultArguments,
+    #[command(flatten)]
+    vectors_from: VectorArguments,
     /// File for the vectors, .npy: 16-bit floats where they lose nothing, else 32-bit floats
     #[arg(long, value_name = "FILE")]
     vectors: PathBuf,
@@ -31,7 +34,7 @@ pub struct Dump {
 pub fn run(arguments: &Dump, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
     arguments.check()?; // before a passphrase is asked for
-    let vault = unlock::open(&arguments.vault)?;
+    let vault = arguments.vectors_from.open(&arguments.vault)?;
     vault.require_owner("be dumped")?;
     let documents = vault.documents()?;
     let (ids, vectors) = (documents.ids(), documents.vectors());

@@ -11,7 +11,6 @@ use shard::{Documents, FitOptions, Model, Opened};
 use super::{drift, publish_next};
 use crate::args::Ingest;
 use crate::output::{Output, follow, grouped, progress_of_time};
-use crate::unlock;
 
 pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
@@ -25,7 +24,7 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     let sample = arguments.sample_queries.as_deref().map(|path| read_queries(path, None));
     let sample = sample.transpose()?;
 
-    let mut vault = unlock::open(&arguments.vault)?;
+    let mut vault = arguments.vectors_from.open(&arguments.vault)?;
     let start = Instant::now();
     let bar = progress_of_time("ingesting");
     let watch = follow(&bar);

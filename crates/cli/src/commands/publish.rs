@@ -7,12 +7,12 @@ use serde_json::json;
 use shard::remote::PublishOptions;
 
 use crate::args::Publish;
+use crate::interrupt;
 use crate::output::{Output, bytes, follow, grouped, progress};
-use crate::{interrupt, unlock};
 
 pub fn run(arguments: &Publish, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
-    let mut vault = unlock::open(&arguments.vault)?;
+    let mut vault = arguments.server.open(&arguments.vault)?;
     vault.require_owner("be published")?;
     let server = arguments.server.connect()?;
     interrupt::watch();
@@ -34,6 +34,12 @@ pub fn run(arguments: &Publish, json: Option<&Path>) -> Result<()> {
         done.epoch,
         server.address(),
     ))?;
+    if done.vectors_left > 0 {
+        output.line(format!(
+            "{} of vectors were read back and are with the server alone now",
+            bytes(done.vectors_left as f64)
+        ))?;
+    }
     super::say_backup_age(&output, &vault, &arguments.vault.vault)?;
     output.result(&json!({
         "server": server.address().to_string(),
@@ -42,6 +48,7 @@ pub fn run(arguments: &Publish, json: Option<&Path>) -> Result<()> {
         "unchanged": done.unchanged,
         "bytes": done.bytes,
         "state_bytes": done.state_bytes,
+        "vectors_left": done.vectors_left,
         "epoch": done.epoch.0,
         "activated": done.activated,
     }))

@@ -8,11 +8,11 @@ use serde_json::json;
 use super::publish_next;
 use crate::args::Pull;
 use crate::output::{Output, bytes, follow, grouped, progress};
-use crate::{interrupt, unlock};
+use crate::interrupt;
 
 pub fn run(arguments: &Pull, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
-    let mut vault = unlock::open(&arguments.vault)?;
+    let mut vault = arguments.server.open(&arguments.vault)?;
     let server = arguments.server.connect()?;
     interrupt::watch();
     let bar = progress("pulling", 0);

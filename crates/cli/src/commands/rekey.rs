@@ -9,17 +9,19 @@ use serde_json::json;
 use super::{documents, publish_next};
 use crate::args::VaultArguments;
 use crate::output::{Output, follow, grouped, progress};
-use crate::unlock;
+use crate::remote::VectorArguments;
 
 #[derive(Args)]
 pub struct Rekey {
     #[command(flatten)]
     vault: VaultArguments,
+    #[command(flatten)]
+    vectors_from: VectorArguments,
 }
 
 pub fn run(arguments: &Rekey, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
-    let mut vault = unlock::open(&arguments.vault)?;
+    let mut vault = arguments.vectors_from.open(&arguments.vault)?;
     let bar = progress("protecting", documents(&vault)?);
     let done = vault.rekey(&follow(&bar));
     bar.finish_and_clear();

@@ -7,11 +7,11 @@ use serde_json::json;
 
 use crate::args::{VaultArguments, Verify};
 use crate::output::{Output, bytes, follow, grouped, printable, progress};
-use crate::unlock;
+use crate::place::is_vault;
 
 pub fn run(arguments: &Verify, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
-    if arguments.directory.join("KEYRING").exists() {
+    if is_vault(&arguments.directory) {
         return vault(arguments, &output);
     }
     let found = shard::server::verify(&arguments.directory)?;
@@ -48,7 +48,7 @@ pub fn run(arguments: &Verify, json: Option<&Path>) -> Result<()> {
 /// Opens every value of a vault and holds them against each other.
 fn vault(arguments: &Verify, output: &Output<'_>) -> Result<()> {
     let (vault, key_file) = (arguments.directory.clone(), arguments.key_file.clone());
-    let opened = unlock::open(&VaultArguments { vault, key_file })?;
+    let opened = arguments.vectors_from.open(&VaultArguments { vault, key_file })?;
     let bar = progress("verifying", 0);
     let found = opened.verify(&follow(&bar));
     bar.finish_and_clear();
@@ -60,10 +60,18 @@ fn vault(arguments: &Verify, output: &Output<'_>) -> Result<()> {
         bytes(found.bytes as f64),
         grouped(found.documents),
     ))?;
+    if found.elsewhere > 0 {
+        output.line(format!(
+            "{} values with vectors are with the server alone and were not looked at: name it with \
+             --server",
+            grouped(found.elsewhere),
+        ))?;
+    }
     output.result(&json!({
         "generation": found.generation,
         "values": found.values,
         "bytes": found.bytes,
+        "elsewhere": found.elsewhere,
         "documents": found.documents,
         "problems": [],
     }))

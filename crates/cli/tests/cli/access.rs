@@ -147,7 +147,16 @@ fn an_export_overwrites_nothing_and_leaves_no_key_file() {
 fn an_empty_vault_is_not_exported() {
     let desk = Desk::new();
     desk.npy("docs.npy", &random_rows(8, 12, 1));
-    let init = desk.succeeds(&["init", VAULT, "--cells", "2", "--key-file", KEY]);
+    let init = desk.succeeds(&[
+        "init",
+        VAULT,
+        "--protection",
+        "rotated",
+        "--cells",
+        "2",
+        "--key-file",
+        KEY,
+    ]);
     assert!(init.contains("shard recovery vault"), "{init}");
     let export = ["export", VAULT, "query", "--key-file", KEY, "--new-key-file", KEY];
     desk.refused(&export, &["vault is empty"]);

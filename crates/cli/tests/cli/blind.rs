@@ -11,12 +11,54 @@ const WIDTH: usize = 20;
 
 /// A desk with a blind vault of random documents, whose first ten are the queries.
 fn desk(documents: &[Vec<f32>]) -> Desk {
+    desk_with(documents, &[])
+}
+
+fn desk_with(documents: &[Vec<f32>], flags: &[&str]) -> Desk {
     let desk = Desk::new();
     desk.npy("docs.npy", documents);
     desk.npy("queries.npy", &documents[..10]);
-    desk.succeeds(&["init", VAULT, "--key-file", KEY, "--protection", "blind", "--tile", "32"]);
+    desk.succeeds(&[&["init", VAULT, "--key-file", KEY, "--tile", "32"], flags].concat());
     desk.ingest(&["docs.npy"]);
     desk
+}
+
+/// A server at a desk, and who may write to it.
+struct Site<'d> {
+    desk: &'d Desk,
+    server: Served,
+    token: String,
+}
+
+impl<'d> Site<'d> {
+    fn start(desk: &'d Desk) -> Self {
+        let create = ["token", "create", "data", "--scope", "read,write", "--yes", "--json", "-"];
+        let token = parsed(&desk.succeeds(&create))["token"].as_str().expect("a token").to_owned();
+        Self { desk, server: Served::start(desk, &["--log-level", "error"]), token }
+    }
+
+    /// Kills the server and starts it again.
+    fn restart(&mut self) {
+        self.server.signal("-KILL");
+        self.server.process.wait().expect("it ends");
+        self.server = Served::start(self.desk, &["--log-level", "error"]);
+    }
+
+    /// A command about a vault and this server.
+    fn run(&self, name: &str, vault: &str, more: &[&str]) -> std::process::Output {
+        let url = format!("{}/papers", self.server.url);
+        let pin = self.server.fingerprint.clone().expect("TLS");
+        let mut command = self.desk.shard(&[name, vault, "--key-file", KEY, "--server", &url]);
+        command.args(["--pin", &pin]).args(more).env("SHARD_TOKEN", &self.token);
+        command.output().expect("shard starts")
+    }
+
+    /// What a search for every query finds.
+    fn found(&self, vault: &str) -> Vec<Vec<(String, f64)>> {
+        let more = ["--queries", "queries.npy", "--json", "-"];
+        let reports = parsed(&succeeded(&self.run("search", vault, &more)));
+        reports.as_array().expect("a list").iter().map(hits).collect()
+    }
 }
 
 fn best(documents: &[Vec<f32>], query: &[f32]) -> Vec<(String, f64)> {
@@ -80,51 +122,87 @@ fn ways_are_compared_without_a_vault() {
 fn an_owner_publishes_blocks_and_a_reader_follows() {
     let mut documents = random_rows(ROWS, WIDTH, 4);
     let desk = desk(&documents);
-    let create = ["token", "create", "data", "--scope", "read,write", "--yes", "--json", "-"];
-    let token = parsed(&desk.succeeds(&create))["token"].as_str().expect("a token").to_owned();
-    let mut server = Served::start(&desk, &["--log-level", "error"]);
-    let run = |server: &Served, name: &str, vault: &str, more: &[&str]| {
-        let (url, pin) = (format!("{}/papers", server.url), server.fingerprint.clone());
-        let mut command = desk.shard(&[name, vault, "--key-file", KEY, "--server", &url]);
-        command.args(["--pin", &pin.expect("TLS")]).args(more).env("SHARD_TOKEN", &token);
-        command.output().expect("shard starts")
-    };
-    let found = |server: &Served, vault: &str| {
-        let more = ["--queries", "queries.npy", "--json", "-"];
-        let output = run(server, "search", vault, &more);
-        assert!(output.status.success(), "{output:?}");
-        let reports = parsed(&String::from_utf8(output.stdout).expect("UTF-8"));
-        reports.as_array().expect("a list").iter().map(hits).collect::<Vec<_>>()
-    };
-    succeeded(&run(&server, "publish", VAULT, &[]));
+    let mut site = Site::start(&desk);
+    succeeded(&site.run("publish", VAULT, &[]));
     let export = ["export", VAULT, "reader", "--key-file", KEY, "--new-key-file", KEY];
     desk.succeeds(&export);
     for vault in [VAULT, "reader"] {
-        assert_is_exact(&found(&server, vault)[3], &documents, &documents[3]);
+        assert_is_exact(&site.found(vault)[3], &documents, &documents[3]);
     }
     // One document more: one block goes, and the reader pulls by itself.
     documents.push(documents[3].iter().map(|x| 2.0 * x).collect());
     desk.npy("more.npy", &documents[ROWS..]);
     desk.write("more.txt", format!("{ROWS}\n"));
     desk.ingest(&["more.npy", "--ids", "more.txt"]);
-    let published = parsed(&succeeded(&run(&server, "publish", VAULT, &["--json", "-"])));
+    let published = parsed(&succeeded(&site.run("publish", VAULT, &["--json", "-"])));
     assert_eq!(number(&published, "uploaded"), 1.0);
-    let output = run(&server, "search", "reader", &["--queries", "queries.npy"]);
+    let output = site.run("search", "reader", &["--queries", "queries.npy"]);
     let note = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && note.contains("pulled revision 3"), "{note}");
-    let answers = found(&server, "reader");
+    let answers = site.found("reader");
     assert_is_exact(&answers[3], &documents, &documents[3]);
     assert_eq!(answers[3][0].0, ROWS.to_string());
     // A server that was killed has it all.
-    server.signal("-KILL");
-    server.process.wait().expect("it ends");
-    server = Served::start(&desk, &["--log-level", "error"]);
-    assert_is_exact(&found(&server, "reader")[3], &documents, &documents[3]);
+    site.restart();
+    assert_is_exact(&site.found("reader")[3], &documents, &documents[3]);
     // After a rekey the reader is out.
     desk.succeeds(&["rekey", VAULT, "--key-file", KEY]);
-    succeeded(&run(&server, "publish", VAULT, &[]));
+    succeeded(&site.run("publish", VAULT, &[]));
     let before: Snapshot = desk.snapshot("reader");
-    refusal(&run(&server, "search", "reader", &["--queries", "queries.npy"]), &["epoch"]);
+    refusal(&site.run("search", "reader", &["--queries", "queries.npy"]), &["epoch"]);
     assert_eq!(desk.snapshot("reader"), before);
-    assert_is_exact(&found(&server, VAULT)[3], &documents, &documents[3]);
+    assert_is_exact(&site.found(VAULT)[3], &documents, &documents[3]);
+}
+
+#[test]
+fn a_vault_that_keeps_no_vectors_leaves_them_with_its_server_and_gets_them_back() {
+    let width = 400; // so that they fill pages of the file
+    let mut documents = random_rows(ROWS, width, 9);
+    let desk = desk_with(&documents, &["--keep-vectors", "no"]);
+    let local = ["search", VAULT, "--key-file", KEY, "--queries", "queries.npy", "--local"];
+    desk.succeeds(&local); // they are here until they are published
+    let site = Site::start(&desk);
+    let size = || std::fs::metadata(desk.path(VAULT).join("vault.sqlite")).expect("a file").len();
+    let before = size();
+    let published = parsed(&succeeded(&site.run("publish", VAULT, &["--json", "-"])));
+    assert!(number(&published, "vectors_left") > (ROWS * width * 4) as f64);
+    assert!(size() < before / 2);
+    assert_is_exact(&site.found(VAULT)[3], &documents, &documents[3]);
+
+    // What needs them says where they are, and changes nothing.
+    let snapshot = desk.snapshot(VAULT);
+    let out = ["--vectors", "out.npy", "--ids", "out.txt"];
+    let dump = [&["dump", VAULT, "--key-file", KEY], &out[..]].concat();
+    desk.refused(&dump, &["with the server", "--server"]);
+    desk.refused(&local, &["with the server"]);
+    desk.refused(&["delete", VAULT, "7", "--key-file", KEY], &["with the server", "--server"]);
+    assert!(desk.snapshot(VAULT) == snapshot);
+    let text = desk.succeeds(&["verify", VAULT, "--key-file", KEY]);
+    assert!(text.contains("with the server alone"), "{text}");
+    let whole = parsed(&succeeded(&site.run("verify", VAULT, &["--json", "-"])));
+    assert_eq!(number(&whole, "elsewhere"), 0.0);
+
+    // With the server, everything goes as if they were here.
+    documents.push(documents[3].iter().map(|x| 2.0 * x).collect());
+    desk.npy("more.npy", &documents[ROWS..]);
+    desk.write("more.txt", format!("{ROWS}\n"));
+    succeeded(&site.run("ingest", VAULT, &["more.npy", "--ids", "more.txt"]));
+    succeeded(&site.run("delete", VAULT, &["7"]));
+    documents[7].fill(0.0);
+    succeeded(&site.run("rekey", VAULT, &[]));
+    succeeded(&site.run("publish", VAULT, &[]));
+    succeeded(&site.run("backup", VAULT, &[]));
+    let found = site.found(VAULT);
+    assert_is_exact(&found[3], &documents, &documents[3]);
+    assert!(found.iter().flatten().all(|(id, _)| id != "7"));
+    succeeded(&site.run("dump", VAULT, &out));
+    let dumped = std::fs::read(desk.path("out.txt")).expect("ids");
+    assert_eq!(dumped.iter().filter(|&&byte| byte == b'\n').count(), ROWS);
+    // They are those that were ingested, to the last bit: another vault takes them.
+    desk.succeeds(&["init", "copy", "--key-file", KEY]);
+    desk.succeeds(&["ingest", "copy", "--key-file", KEY, "out.npy", "--ids", "out.txt"]);
+    let again =
+        ["ingest", "copy", "--key-file", KEY, "more.npy", "--ids", "more.txt", "--json", "-"];
+    let again = parsed(&desk.succeeds(&again));
+    assert_eq!(number(&again, "unchanged"), 1.0);
 }

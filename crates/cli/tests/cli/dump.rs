@@ -22,7 +22,7 @@ fn a_dump_ingested_into_a_new_vault_is_the_same_collection() {
 
     let text = desk.succeeds(&DUMP);
     assert!(text.contains("46 vectors of width 12 as 32-bit floats in out.npy"), "{text}");
-    desk.succeeds(&["init", "copy", "--cells", "4", "--key-file", KEY]);
+    desk.succeeds(&["init", "copy", "--protection", "rotated", "--cells", "4", "--key-file", KEY]);
     let ingest = ["ingest", "copy", "out.npy", "--ids", "out.txt", "--key-file", KEY];
     desk.succeeds(&ingest);
     let again = ["dump", "copy", "--key-file", KEY, "--vectors", "a.npy", "--ids", "a.txt"];

@@ -54,7 +54,7 @@ fn scores_are_inner_products_for_every_number_of_keys_and_every_transform() {
         for transform in ["orthogonal", "structured"] {
             let desk = Desk::new();
             desk.npy("docs.npy", &documents);
-            init(&desk, &["--cells", cells, "--transform", transform]);
+            init(&desk, &["--protection", "rotated", "--cells", cells, "--transform", transform]);
             desk.ingest(&["docs.npy"]);
             search_and_check(&desk, &queries, &documents);
         }
@@ -98,7 +98,7 @@ fn scores_are_inner_products_for_every_float_type() {
     for (descr, data, documents) in files {
         let desk = Desk::new();
         desk.write("docs.npy", npy(descr, false, &[40, 24], &data));
-        init(&desk, &["--cells", "4"]);
+        init(&desk, &["--protection", "rotated", "--cells", "4"]);
         desk.ingest(&["docs.npy"]);
         search_and_check(&desk, &queries, documents);
     }

@@ -160,7 +160,16 @@ fn fewer_rows_than_cells_leave_the_vault_empty() {
     for count in [1, 3] {
         let desk = Desk::new();
         desk.npy("docs.npy", &random_rows(count, 12, 1));
-        desk.succeeds(&["init", VAULT, "--cells", "4", "--key-file", KEY]);
+        desk.succeeds(&[
+            "init",
+            VAULT,
+            "--protection",
+            "rotated",
+            "--cells",
+            "4",
+            "--key-file",
+            KEY,
+        ]);
         let before = desk.snapshot(VAULT);
         let reason = format!("{count} rows cannot fill 4 cells");
         desk.refused(&["ingest", VAULT, "docs.npy", "--key-file", KEY], &[&reason]);
@@ -183,7 +192,7 @@ fn one_row_is_a_collection_of_one_cell_or_one_key() {
 fn a_width_that_leaves_no_residual_is_refused() {
     let desk = Desk::new();
     desk.npy("docs.npy", &random_rows(8, 1, 1));
-    desk.succeeds(&["init", VAULT, "--cells", "1", "--key-file", KEY]);
+    desk.succeeds(&["init", VAULT, "--protection", "rotated", "--cells", "1", "--key-file", KEY]);
     desk.refused(&["ingest", VAULT, "docs.npy", "--key-file", KEY], &["width 1"]);
 }
 
@@ -193,7 +202,16 @@ mod parquet {
 
     fn empty_vault() -> Desk {
         let desk = Desk::new();
-        desk.succeeds(&["init", VAULT, "--cells", "2", "--key-file", KEY]);
+        desk.succeeds(&[
+            "init",
+            VAULT,
+            "--protection",
+            "rotated",
+            "--cells",
+            "2",
+            "--key-file",
+            KEY,
+        ]);
         desk
     }
 

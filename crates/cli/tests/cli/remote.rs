@@ -127,7 +127,7 @@ fn a_collection_is_not_given_to_another_vault_unasked() {
     let (desk, _listening, flags) = world();
     published(&desk, &flags);
     report(&desk, "backup", VAULT, &flags);
-    desk.succeeds(&["init", "other", "--cells", "4", "--key-file", KEY]);
+    desk.succeeds(&["init", "other", "--protection", "rotated", "--cells", "4", "--key-file", KEY]);
     desk.succeeds(&["ingest", "other", "docs.npy", "--key-file", KEY]);
     for name in ["publish", "backup"] {
         let refused = command(name, "other", &flags);

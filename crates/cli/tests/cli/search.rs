@@ -32,7 +32,7 @@ fn an_empty_vault_says_so() {
     let desk = Desk::new();
     desk.npy("query.npy", &random_rows(1, 12, 1));
     desk.write("qrels.txt", "0 0 1\n");
-    desk.succeeds(&["init", VAULT, "--cells", "4", "--key-file", KEY]);
+    desk.succeeds(&["init", VAULT, "--protection", "rotated", "--cells", "4", "--key-file", KEY]);
     let search = ["search", VAULT, "--query", "query.npy", "--key-file", KEY];
     desk.refused(&search, &["vault is empty", "ingest"]);
     let eval = ["eval", VAULT, "--queries", "query.npy", "--qrels", "qrels.txt", "--key-file", KEY];

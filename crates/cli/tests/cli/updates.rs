@@ -130,9 +130,13 @@ fn writers_are_turned_away_while_somebody_writes() {
 
 #[test]
 fn commands_on_an_empty_vault_say_so() {
-    let desk = Desk::new();
-    desk.succeeds(&["init", VAULT, "--key-file", KEY]);
-    for command in [&["delete", VAULT, "1"][..], &["refit", VAULT], &["rekey", VAULT]] {
-        desk.refused(&[command, &["--key-file", KEY]].concat(), &["vault is empty", "ingest"]);
+    for protection in ["blind", "rotated"] {
+        let desk = Desk::new();
+        desk.succeeds(&["init", VAULT, "--protection", protection, "--key-file", KEY]);
+        for command in [&["delete", VAULT, "1"][..], &["rekey", VAULT]] {
+            desk.refused(&[command, &["--key-file", KEY]].concat(), &["vault is empty", "ingest"]);
+        }
+        let problem = if protection == "blind" { "nothing is fitted" } else { "vault is empty" };
+        desk.refused(&["refit", VAULT, "--key-file", KEY], &[problem]);
     }
 }

@@ -20,7 +20,7 @@ fn a_passphrase_opens_its_vault_and_no_other_does() {
     let desk = Desk::new();
     desk.npy("docs.npy", &random_rows(8, 12, 1));
     let run = |phrase: &str, arguments: &[&str]| with_passphrase(&desk, phrase, arguments);
-    succeeded(&run(PASSPHRASE, &["init", VAULT, "--cells", "2"]));
+    succeeded(&run(PASSPHRASE, &["init", VAULT, "--protection", "rotated", "--cells", "2"]));
     succeeded(&run(PASSPHRASE, &["ingest", VAULT, "docs.npy"]));
     let before = desk.snapshot(VAULT);
     for wrong in ["Correct horse battery staple", "correct horse battery staple\n"] {
@@ -117,10 +117,12 @@ fn a_vault_is_not_made_among_other_files() {
 #[test]
 fn settings_that_no_corpus_could_satisfy_are_refused() {
     let desk = Desk::new();
-    let init = |flags: &[&'static str]| [&["init", VAULT, "--key-file", KEY], flags].concat();
+    let rotated = ["init", VAULT, "--key-file", KEY, "--protection", "rotated"];
+    let init = |flags: &[&'static str]| [&rotated, flags].concat();
     desk.refused(&init(&["--cells", "4097"]), &["4097 cells", "4096"]);
     desk.refused(&init(&["--d-pub", "5000"]), &["width 5000", "at most 4096 dimensions"]);
     desk.refused(&init(&["--candidates", "70000"]), &["70000 candidates", "65472"]);
+    desk.refused(&["init", VAULT, "--key-file", KEY, "--tile", "24"], &["tiles of width 24"]);
     for flags in [["--cells", "0"], ["--d-pub", "0"], ["--candidates", "0"], ["--cells", "few"]] {
         let output = desk.shard(&init(&flags)).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{flags:?}");

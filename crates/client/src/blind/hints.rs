@@ -9,17 +9,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use shard_protocol::{
-    Blob, BlobName, Blobs, DecodeError, FetchShared, FetchSharedMany, Leak, Limits, Refusal,
-    RefusalCode, declassify,
-};
+use shard_protocol::{Blob, BlobName, FetchShared, Leak, Limits, Refusal, RefusalCode, declassify};
 use zeroize::Zeroizing;
 
 use super::BlindCollection;
 use super::seal::{SEAL_BYTES, Subject};
 use crate::error::ClientError;
 use crate::progress::{Progress, Watch};
-use crate::transport::{Channel, exchange};
+use crate::transport::{Asking, Channel, exchange, fetch_blobs};
 use crate::vault::VaultError;
 
 /// Names that are asked for at once.
@@ -109,14 +106,7 @@ impl Hints {
         while !rest.is_empty() {
             let asked = &rest[..rest.len().min(AT_ONCE)];
             let names: Vec<BlobName> = asked.iter().map(|name| BlobName::hint(*name)).collect();
-            let message = FetchSharedMany::new(declassify(names, Leak::SealedBlobs)).encode();
-            let limits = Limits::default();
-            let answer = exchange(transport, message, &limits)?;
-            let came = Blobs::decode(&answer, &limits)?.blobs;
-            if came.is_empty() || came.len() > asked.len() {
-                let problem = DecodeError::Invalid("another number of blobs than asked for");
-                return Err(problem.into());
-            }
+            let came = fetch_blobs(transport, Asking::Anybody, &names)?;
             let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
             for (name, blob) in asked.iter().zip(&came) {
                 let blob = blob.as_ref().ok_or_else(outdated)?;

@@ -10,8 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use rayon::prelude::*;
 use shard_protocol::{
-    Blob, BlobName, Blobs, BlockList, CommitName, DecodeError, FetchBlobs, FetchShared, Leak,
-    Limits, PutBlob, PutBlobs, declassify,
+    Blob, BlobName, BlockList, CommitName, FetchShared, Leak, Limits, PutBlob, PutBlobs, declassify,
 };
 use shard_rlwe::blind::{Block, CheckSums};
 
@@ -20,7 +19,7 @@ use super::seal::{SEAL_BYTES, Subject};
 use super::{BlindCollection, contradiction};
 use crate::error::ClientError;
 use crate::progress::{Progress, Watch};
-use crate::transport::{Channel, accepted, exchange};
+use crate::transport::{Asking, Channel, accepted, exchange, fetch_blobs};
 use crate::vault::Snapshot;
 
 /// Bytes of blobs that one message carries.
@@ -287,16 +286,9 @@ impl Sending<'_> {
     /// Blocks by name; `None` when the server does not have one of them as it should be.
     fn fetch_blocks(&self, names: &[BlobName]) -> Result<Option<Vec<Block>>, ClientError> {
         let tiles = self.collection.shape().tiles();
-        let limits = Limits::default();
         let mut blocks = Vec::with_capacity(names.len());
         while blocks.len() < names.len() {
-            let rest = names[blocks.len()..].to_vec();
-            let message = FetchBlobs::new(declassify(rest, Leak::SealedBlobs)).encode();
-            let came = Blobs::decode(&exchange(self.transport, message, &limits)?, &limits)?.blobs;
-            if came.is_empty() || came.len() > names.len() - blocks.len() {
-                return Err(DecodeError::Invalid("another number of blobs than asked for").into());
-            }
-            for blob in came {
+            for blob in fetch_blobs(self.transport, Asking::Owner, &names[blocks.len()..])? {
                 match blob.and_then(|bytes| Block::from_bytes(tiles, &bytes)) {
                     Some(block) => blocks.push(block),
                     None => return Ok(None),

@@ -11,7 +11,7 @@ use crate::progress::{Progress, Watch};
 use crate::vault::{Slot, Snapshot, VaultAccess};
 
 /// Ids without a double; in an owner's vault also: a vector for every row, none longer than the
-/// longest, and every tag that of the vectors.
+/// longest, and every tag that of the vectors, as far as they are here.
 pub(crate) fn verify(
     collection: &BlindCollection,
     snapshot: &Snapshot,
@@ -32,9 +32,15 @@ pub(crate) fn verify(
     if !numbers.iter().copied().eq(0..collection.head().blocks) {
         return Err(contradiction("vectors", "its blocks are not those of the places"));
     }
-    let total = numbers.len() as u64;
+    let mut here = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        if !snapshot.lacks(Slot::Vectors(number))? {
+            here.push(number);
+        }
+    }
+    let total = u64::from(collection.head().blocks);
     let check = |number, bytes: &[u8]| check_block(collection, number, bytes);
-    snapshot.each(Slot::Vectors, &numbers, check, |number, ()| {
+    snapshot.each(Slot::Vectors, &here, check, |number, ()| {
         let progress = Progress { done: u64::from(number) + 1, total };
         if watch(progress).is_break() { Err(ClientError::Cancelled) } else { Ok(()) }
     })

@@ -187,7 +187,7 @@ pub(crate) fn rotated_only_has_a_model() -> ClientError {
     }
 }
 
-fn settings_of(snapshot: &Snapshot) -> Result<Settings, ClientError> {
+pub(crate) fn settings_of(snapshot: &Snapshot) -> Result<Settings, ClientError> {
     serde_json::from_slice(&snapshot.read(Slot::Settings)?)
         .map_err(|error| unusable("settings")(PayloadError::Invalid(error.to_string())))
 }

@@ -12,7 +12,7 @@ use crate::payload::PayloadError;
 use crate::progress::{Progress, Watch};
 use crate::protect::attempt_of;
 use crate::settings::Protection;
-use crate::vault::{Slot, Snapshot, Vault, VaultAccess};
+use crate::vault::{Looked, Slot, Snapshot, Vault, VaultAccess};
 
 /// A vault that is whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +23,8 @@ pub struct Verified {
     pub values: usize,
     /// Bytes of them.
     pub bytes: u64,
+    /// Values that are with the server alone, and were not looked at.
+    pub elsewhere: usize,
     /// Documents.
     pub documents: usize,
 }
@@ -47,12 +49,10 @@ pub(crate) fn verify_commit(
     snapshot: &Snapshot,
     watch: &Watch<'_>,
 ) -> Result<Verified, ClientError> {
-    let bytes = snapshot.verify()?;
+    let Looked { values, bytes, elsewhere } = snapshot.verify()?;
     let owner = vault.access() == VaultAccess::Owner;
-    let entries = snapshot.root().entries.keys();
-    let values = entries.filter(|slot| owner || slot.is_shared()).count();
     let generation = snapshot.root().header.generation;
-    let mut verified = Verified { generation, values, bytes, documents: 0 };
+    let mut verified = Verified { generation, values, bytes, elsewhere, documents: 0 };
     let (is_blind, is_rotated) = (snapshot.contains(Slot::Blind), snapshot.contains(Slot::Model));
     if owner {
         let otherwise = match settings_of(snapshot)?.protection {

@@ -19,7 +19,7 @@ use shard_protocol::{
 
 use crate::error::ClientError;
 use crate::progress::{Progress, Watch};
-use crate::transport::{Channel, accepted, exchange};
+use crate::transport::{Asking, Channel, accepted, exchange, fetch_blobs};
 use crate::vault::{Entry, Root, Slot, Snapshot};
 
 /// Bytes of every piece of a value but the last.
@@ -158,14 +158,26 @@ pub(super) fn fetch_value(
     entry: &Entry,
     transport: &dyn Channel,
 ) -> Result<Option<Vec<u8>>, ClientError> {
-    let mut sealed = Vec::with_capacity(entry.length as usize);
-    for (name, length) in pieces(entry) {
-        match fetch(transport, &name)? {
-            Some(piece) if piece.len() == length => sealed.extend(piece),
-            _ => return Ok(None),
-        }
+    Ok(fetch_values(&[*entry], transport)?.pop().flatten())
+}
+
+/// As [`fetch_value`], of many.
+pub(super) fn fetch_values(
+    entries: &[Entry],
+    transport: &dyn Channel,
+) -> Result<Vec<Option<Vec<u8>>>, ClientError> {
+    let (names, lengths): (Vec<BlobName>, Vec<usize>) = entries.iter().flat_map(pieces).unzip();
+    let mut came = Vec::with_capacity(names.len());
+    while came.len() < names.len() {
+        came.extend(fetch_blobs(transport, Asking::Anybody, &names[came.len()..])?);
     }
-    Ok(Some(sealed))
+    let mut came = came.into_iter().zip(lengths);
+    let whole = |entry: &Entry| {
+        let all: Vec<_> = came.by_ref().take(pieces(entry).count()).collect();
+        let whole = all.into_iter().map(|(piece, length)| piece.filter(|p| p.len() == length));
+        Some(whole.collect::<Option<Vec<_>>>()?.concat())
+    };
+    Ok(entries.iter().map(whole).collect())
 }
 
 /// Deletes a value.

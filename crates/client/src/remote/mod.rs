@@ -55,6 +55,7 @@ mod retry;
 mod sweep;
 mod tls;
 mod transfer;
+mod vectors;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -78,6 +79,7 @@ pub use publish_blocks::renew_checks;
 pub use pull::{Pulled, pull};
 pub use restore::{Restored, restore};
 pub use tls::{Fingerprint, FingerprintError};
+pub use vectors::{fetch_vectors_from, leave_vectors};
 
 use answer::Answered;
 use pace::{Exchange, Pace};

@@ -56,6 +56,8 @@ pub struct Published {
     pub state_bytes: u64,
     /// The epoch.
     pub epoch: Epoch,
+    /// Bytes of vectors that the vault does not hold any more because the server does.
+    pub vectors_left: u64,
     /// Whether the server was told to search this epoch and revision; it was not if it did so
     /// already.
     pub activated: bool,
@@ -144,6 +146,7 @@ fn publish_once(
         unchanged: published.rows().len() - uploaded,
         bytes: transfer.into_bytes(),
         state_bytes: sent,
+        vectors_left: 0,
         epoch: published.epoch(),
         activated,
     })

@@ -79,6 +79,7 @@ pub(super) fn publish_blocks(
         unchanged: collection.blocks().len() - sent.blocks,
         bytes: sent.bytes,
         state_bytes,
+        vectors_left: 0,
         epoch: collection.epoch(),
         activated: !there,
     })

@@ -179,6 +179,19 @@ pub(super) fn value(db: &Connection, id: i64, file: &Path) -> Result<Option<Vec<
     read().map_err(|error| VaultError::database("read", file, error))
 }
 
+/// Whether there is a value.
+pub(super) fn holds(db: &Connection, id: i64, file: &Path) -> Result<bool, VaultError> {
+    let read = || db.prepare_cached("SELECT 1 FROM vals WHERE id = ?1")?.exists([id]);
+    read().map_err(|error| VaultError::database("read", file, error))
+}
+
+/// Gives back the room of what was removed. Others may be reading: then the next time.
+#[cfg(feature = "remote")]
+pub(super) fn shrink(db: &Connection) {
+    let _ = db.execute_batch("VACUUM");
+    settle(db);
+}
+
 /// Writes the root, or a value.
 pub(super) fn put(db: &Connection, at: Place, bytes: &[u8], file: &Path) -> Result<(), VaultError> {
     debug_assert!(bytes.len() <= MAX_VALUE_BYTES);

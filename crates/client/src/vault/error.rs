@@ -202,6 +202,22 @@ pub enum VaultError {
         /// Which value.
         value: String,
     },
+    /// The root lists a value that is kept elsewhere, and nobody has said where.
+    #[error("{}: the value \"{value}\" is with the server that the vault was published to, and not here", .file.display())]
+    Elsewhere {
+        /// The database.
+        file: PathBuf,
+        /// Which value.
+        value: String,
+    },
+    /// A value that is kept elsewhere did not come.
+    #[error("the value \"{value}\" of the vault is with its server, and was not fetched")]
+    Fetch {
+        /// Which value.
+        value: String,
+        /// Why not.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// A value that is longer than a vault holds.
     #[error("{}: the value \"{value}\" is longer than a vault can hold; change fewer documents at once", .file.display())]
     TooLarge {

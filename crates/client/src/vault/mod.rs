@@ -26,7 +26,7 @@
 //!
 //! # Map
 //! `value` seals values and names their slots; `root` is a commit; `database` is the SQLite file;
-//! `snapshot` reads, `transaction` writes, `create` makes vaults. `keyring`, `frame`, `kdf`, `secret`,
+//! `snapshot` reads, `transaction` writes, `elsewhere` is where vectors may be instead, `create` makes vaults. `keyring`, `frame`, `kdf`, `secret`,
 //! `recovery` and `unlock` are what opens a vault; `access` is who may do what; `disk` touches the
 //! file system; `note` remembers the last backup. `docs/FORMAT.md` has the layouts byte by byte.
 //!
@@ -39,6 +39,7 @@ mod access;
 mod create;
 mod database;
 mod disk;
+mod elsewhere;
 mod error;
 mod frame;
 mod kdf;
@@ -72,10 +73,12 @@ pub use secret::{EpochSecret, MasterSecret, Unlock, UnlockKind};
 pub use unlock::PreparedRecovery;
 
 pub(crate) use create::{Keyrings, NewVault};
+pub(crate) use elsewhere::Elsewhere;
 pub(crate) use root::{Entry, MAX_ROOT_BYTES, Root, RootError, RootHeader};
-pub(crate) use snapshot::{Keys, Snapshot};
+pub(crate) use snapshot::{Keys, Looked, Snapshot};
 pub(crate) use transaction::Transaction;
 pub(crate) use value::Slot;
+pub(crate) use value::digest_of;
 
 use create::{OLD_MANIFEST, UNFINISHED};
 use database::DATABASE;
@@ -110,6 +113,8 @@ pub struct Commit {
 pub struct Vault {
     disk: Disk,
     keyring: Keyring,
+    /// Where values are kept that are not here.
+    elsewhere: Option<Elsewhere>,
 }
 
 impl Vault {
@@ -131,7 +136,7 @@ impl Vault {
     ) -> Result<Self, VaultError> {
         let keyring = Keyring::generate(rng);
         let main = seal_keyring(&keyring, unlock, cost, rng)?;
-        let vault = Self { disk: Disk::new(directory), keyring };
+        let vault = Self { disk: Disk::new(directory), keyring, elsewhere: None };
         let key = ValueKey::new(vault.keyring.data.expose());
         let mut commit = CommitName([0; 16]);
         rng.fill_bytes(&mut commit.0);
@@ -165,7 +170,7 @@ impl Vault {
             new.put_sealed(*slot, &of.sealed(*slot)?)?;
         }
         new.finish(&of.sealed_root()?, &Keyrings { main, recovery: None })?;
-        Ok(Self { disk: Disk::new(directory), keyring })
+        Ok(Self { disk: Disk::new(directory), keyring, elsewhere: None })
     }
 
     /// Opens the vault in `directory`: its keyring and its root. Values are checked when they are
@@ -192,7 +197,7 @@ impl Vault {
         if !disk.path(DATABASE).exists() {
             return Err(VaultError::NoDatabase { file: disk.path(DATABASE) });
         }
-        let vault = Self { disk, keyring };
+        let vault = Self { disk, keyring, elsewhere: None };
         vault.snapshot()?;
         // Left by whoever made the vault and was killed at the very end. Best effort.
         let _ = vault.disk.remove(UNFINISHED);
@@ -238,7 +243,7 @@ impl Vault {
             _ => &keyrings.main,
         };
         let keyring = Keyring::open(bytes, unlock, &place.join(KEYRING))?;
-        Ok(Self { disk: Disk::new(place), keyring })
+        Ok(Self { disk: Disk::new(place), keyring, elsewhere: None })
     }
 
     fn database(&self) -> PathBuf {
@@ -332,7 +337,7 @@ pub(crate) fn open_value(
     file: &Path,
 ) -> Result<Option<Zeroizing<Vec<u8>>>, VaultError> {
     let broken = || VaultError::SealBroken { file: file.to_owned(), value: slot.to_string() };
-    if sealed.len() != entry.length as usize || value::digest_of(sealed) != entry.digest {
+    if sealed.len() != entry.length as usize || digest_of(sealed) != entry.digest {
         return Err(broken());
     }
     let key = keys.of(slot);

@@ -7,6 +7,7 @@ use rusqlite::Connection;
 use shard_protocol::CommitName;
 use zeroize::Zeroizing;
 
+use super::elsewhere::Elsewhere;
 use super::error::VaultError;
 use super::root::{Entry, Root};
 use super::value::{Slot, ValueKey, digest_of};
@@ -27,12 +28,25 @@ pub(crate) struct Keys {
     pub(super) shared: ValueKey,
 }
 
+/// What was seen of a commit's values.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Looked {
+    /// Values that open.
+    pub(crate) values: usize,
+    /// Bytes of them.
+    pub(crate) bytes: u64,
+    /// Values that are kept elsewhere, and were not looked at.
+    pub(crate) elsewhere: usize,
+}
+
 /// A vault as it was when reading began, whatever others write meanwhile.
 pub(crate) struct Snapshot {
     pub(super) db: Connection,
     pub(super) file: PathBuf,
     pub(super) root: Root,
     pub(super) keys: Keys,
+    /// Where values are kept that are not here.
+    pub(super) elsewhere: Option<Elsewhere>,
 }
 
 impl Vault {
@@ -48,7 +62,7 @@ impl Vault {
     pub(super) fn reading(&self, db: Connection, file: PathBuf) -> Result<Snapshot, VaultError> {
         let bytes = database::root(&db, &file)?;
         let (root, keys) = self.open_root(&bytes)?;
-        Ok(Snapshot { db, file, root, keys })
+        Ok(Snapshot { db, file, root, keys, elsewhere: self.elsewhere.clone() })
     }
 }
 
@@ -77,24 +91,34 @@ impl Snapshot {
 
     /// The value in a slot as it is stored, known by its digest to be of this commit.
     pub(crate) fn sealed(&self, slot: Slot) -> Result<Vec<u8>, VaultError> {
-        let (sealed, entry) = self.stored(slot)?;
+        let mut found = self.stored(&[slot])?;
+        let (_, sealed, entry) = found.pop().expect("one for every slot");
         if digest_of(&sealed) == entry.digest { Ok(sealed) } else { Err(self.broken(slot)) }
     }
 
-    /// The bytes in a slot, of the length they must have; their digest is for the caller to check.
-    fn stored(&self, slot: Slot) -> Result<(Vec<u8>, Entry), VaultError> {
-        let Some(entry) = self.root.entries.get(&slot) else {
-            return Err(VaultError::Absent { file: self.file.clone(), value: slot.to_string() });
-        };
-        let found = database::value(&self.db, slot.id(), &self.file)?;
-        let sealed = found.ok_or_else(|| VaultError::Missing {
-            file: self.file.clone(),
-            value: slot.to_string(),
-        })?;
-        if sealed.len() != entry.length as usize {
-            return Err(self.broken(slot));
+    /// The bytes in slots, of the length they must have; their digests are for the caller to check.
+    fn stored(&self, slots: &[Slot]) -> Result<Vec<(Slot, Vec<u8>, Entry)>, VaultError> {
+        let (mut found, mut absent) = (Vec::with_capacity(slots.len()), Vec::new());
+        for &slot in slots {
+            let Some(&entry) = self.root.entries.get(&slot) else {
+                return Err(VaultError::Absent {
+                    file: self.file.clone(),
+                    value: slot.to_string(),
+                });
+            };
+            let sealed = database::value(&self.db, slot.id(), &self.file)?;
+            if sealed.is_none() {
+                absent.push((slot, entry));
+            }
+            found.push((slot, sealed, entry));
         }
-        Ok((sealed, *entry))
+        let mut fetched = self.fetch(&absent)?.into_iter();
+        let whole = |(slot, sealed, entry): (Slot, Option<Vec<u8>>, Entry)| {
+            let sealed = sealed.or_else(|| fetched.next()).unwrap_or_default();
+            let whole = sealed.len() == entry.length as usize;
+            if whole { Ok((slot, sealed, entry)) } else { Err(self.broken(slot)) }
+        };
+        found.into_iter().map(whole).collect()
     }
 
     fn open(&self, slot: Slot, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, VaultError> {
@@ -105,7 +129,7 @@ impl Snapshot {
         key.open(slot, sealed).map_err(|_| self.broken(slot))
     }
 
-    fn broken(&self, slot: Slot) -> VaultError {
+    pub(super) fn broken(&self, slot: Slot) -> VaultError {
         VaultError::SealBroken { file: self.file.clone(), value: slot.to_string() }
     }
 
@@ -125,8 +149,7 @@ impl Snapshot {
             refused: "open its owner's values",
         })?;
         let file = &self.file;
-        let open = |(number, (sealed, entry)): (u32, (Vec<u8>, Entry))| {
-            let slot = table(number);
+        let open = |(number, (slot, sealed, entry)): (u32, (Slot, Vec<u8>, Entry))| {
             let broken = || VaultError::SealBroken { file: file.clone(), value: slot.to_string() };
             if digest_of(&sealed) != entry.digest {
                 return Err(broken().into());
@@ -135,7 +158,7 @@ impl Snapshot {
             Ok((number, decode(number, &plain)?))
         };
         // While a batch is opened, the next is read and the one before handed over.
-        let mut read: Vec<(u32, (Vec<u8>, Entry))> = Vec::new();
+        let mut read: Vec<(u32, (Slot, Vec<u8>, Entry))> = Vec::new();
         let mut opened: Vec<Result<(u32, T), E>> = Vec::new();
         for batch in numbers.chunks(BATCH).chain([&[][..], &[]]) {
             let (to_open, to_take) = (std::mem::take(&mut read), std::mem::take(&mut opened));
@@ -145,9 +168,8 @@ impl Snapshot {
                     let (number, value) = value?;
                     take(number, value)?;
                 }
-                for &number in batch {
-                    read.push((number, self.stored(table(number))?));
-                }
+                let slots: Vec<Slot> = batch.iter().map(|&number| table(number)).collect();
+                read = batch.iter().copied().zip(self.stored(&slots)?).collect();
                 Ok::<_, E>(())
             })?;
         }
@@ -187,16 +209,22 @@ impl Snapshot {
         if self.contains(slot) { Ok(commit_names(&self.read(slot)?)) } else { Ok(Vec::new()) }
     }
 
-    /// Opens every value, and looks for values that belong to no commit. Returns how many bytes
-    /// were read. Owner's values of a query vault are none.
-    pub(crate) fn verify(&self) -> Result<u64, VaultError> {
+    /// Opens every value, and looks for values that belong to no commit. Returns how many were opened,
+    /// how many bytes that was, and how many are elsewhere. Owner's values of a query vault are none.
+    pub(crate) fn verify(&self) -> Result<Looked, VaultError> {
         database::check_pages(&self.db, &self.file)?;
-        let mut bytes = 0;
+        let mut looked = Looked::default();
         for (slot, entry) in &self.root.entries {
-            if self.keys.of(*slot).is_some() {
-                self.read(*slot)?;
-                bytes += u64::from(entry.length);
+            if self.keys.of(*slot).is_none() {
+                continue;
             }
+            if self.lacks(*slot)? {
+                looked.elsewhere += 1;
+                continue;
+            }
+            self.read(*slot)?;
+            looked.values += 1;
+            looked.bytes += u64::from(entry.length);
         }
         for id in database::ids(&self.db, &self.file)? {
             let listed = Slot::from_id(id).is_some_and(|slot| self.contains(slot));
@@ -204,7 +232,7 @@ impl Snapshot {
                 return Err(VaultError::Surplus { file: self.file.clone(), id });
             }
         }
-        Ok(bytes)
+        Ok(looked)
     }
 }
 

@@ -70,6 +70,11 @@ pub(crate) enum Slot {
 }
 
 impl Slot {
+    /// Whether the value may be with a server alone.
+    pub(crate) const fn may_be_elsewhere(self) -> bool {
+        matches!(self, Self::Vectors(_))
+    }
+
     /// Codes are part of the format and are never reused. Those from 16 on are readable to whoever
     /// may search.
     const fn code(self) -> u8 {
@@ -243,7 +248,7 @@ impl ValueKey {
 }
 
 /// The digest of a sealed value.
-pub(super) fn digest_of(sealed: &[u8]) -> Digest {
+pub(crate) fn digest_of(sealed: &[u8]) -> Digest {
     let digest: [u8; 32] = Sha256::digest(sealed).into();
     *digest.first_chunk().expect("32 bytes have 16")
 }

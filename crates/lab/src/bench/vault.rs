@@ -144,7 +144,7 @@ impl Bench {
     fn new(directory: &Path) -> Result<Self> {
         let (vault, key_file) = (directory.join("vault"), directory.join("key"));
         let mut init = shard()?;
-        init.arg("init").arg(&vault).arg("--key-file").arg(&key_file);
+        init.args(["init", "--protection", "rotated"]).arg(&vault).arg("--key-file").arg(&key_file);
         finished(&mut init)?;
         let key = fs::read(&key_file).context("cannot read the key file")?;
         Ok(Self { vault, key_file, unlock: Unlock::KeyFile(Zeroizing::new(key)) })

@@ -51,7 +51,16 @@ impl Desk {
         let desk = Self::new();
         desk.npy("docs.npy", documents);
         desk.npy("query.npy", &documents[..1]);
-        desk.succeeds(&["init", VAULT, "--cells", cells, "--key-file", KEY]);
+        desk.succeeds(&[
+            "init",
+            VAULT,
+            "--protection",
+            "rotated",
+            "--cells",
+            cells,
+            "--key-file",
+            KEY,
+        ]);
         desk.succeeds(&["ingest", VAULT, "docs.npy", "--key-file", KEY]);
         desk
     }

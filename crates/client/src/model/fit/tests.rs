@@ -21,7 +21,7 @@ fn vectors(rows: usize, width: usize, seed: u64) -> VectorSet {
 }
 
 fn fit(vectors: &VectorSet) -> (Model, Placed) {
-    Model::fit(&Settings::default(), EPOCH, vectors, None, UNWATCHED).unwrap()
+    Model::fit(&Settings::rotated(), EPOCH, vectors, None, UNWATCHED).unwrap()
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_fit_ends_wherever_the_watch_ends_it() {
             let reached = progress.done * 100 >= progress.total * percent;
             if reached { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let ended = Model::fit(&Settings::default(), EPOCH, &vectors, None, &watch);
+        let ended = Model::fit(&Settings::rotated(), EPOCH, &vectors, None, &watch);
         assert!(matches!(ended, Err(ClientError::Cancelled)), "at {percent} %");
     }
 }
@@ -125,16 +125,16 @@ fn what_cannot_be_fitted_is_refused_before_the_work() {
     let few = vectors(10, 8, 6);
     let cells = Settings::new(CellCount::Cells(11));
     assert!(matches!(refused(&cells, &few), ClientError::Cells(_)));
-    let wide = Settings { d_pub: Choice::Fixed(8), ..Settings::default() };
+    let wide = Settings { d_pub: Choice::Fixed(8), ..Settings::rotated() };
     assert!(matches!(refused(&wide, &few), ClientError::Split(_)));
     let narrow = VectorSet::new(1, vec![1.0; 5]).unwrap();
-    assert!(matches!(refused(&Settings::default(), &narrow), ClientError::Tune(_)));
+    assert!(matches!(refused(&Settings::rotated(), &narrow), ClientError::Tune(_)));
 }
 
 #[test]
 fn vectors_beyond_single_precision_are_refused() {
     let long = VectorSet::new(2, vec![1e38, 1e38, -1e38, 1e38]).unwrap();
-    let fitted = Model::fit(&Settings::default(), EPOCH, &long, None, UNWATCHED);
+    let fitted = Model::fit(&Settings::rotated(), EPOCH, &long, None, UNWATCHED);
     assert!(matches!(fitted, Err(ClientError::TooLong { .. })));
     let (model, _) = fit(&vectors(20, 2, 7));
     assert!(matches!(model.place(&long), Err(ClientError::TooLong { .. })));

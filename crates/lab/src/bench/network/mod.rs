@@ -139,7 +139,8 @@ fn make_vault(desk: &Path, arguments: &CorpusArguments, corpus: &Corpus) -> Resu
     let open = ["vault", "--key-file", "key"];
     let shape =
         ["--cells", &cells, "--d-pub", &width, "--candidates", &candidates, "--seed", &seed];
-    finished(shard()?.current_dir(desk).arg("init").args(open).args(shape))?;
+    let init = ["init", "--protection", "rotated"];
+    finished(shard()?.current_dir(desk).args(init).args(open).args(shape))?;
     finished(shard()?.current_dir(desk).arg("ingest").args(open).arg("docs.npy"))?;
     Ok(())
 }

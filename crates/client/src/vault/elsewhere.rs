@@ -1,0 +1,94 @@
+//! Values that a commit lists and that the vault itself does not hold: vectors that are left with the
+//! server alone. They are known by their digests, so whoever keeps them cannot put others in their place.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use super::database;
+use super::error::VaultError;
+use super::root::Entry;
+use super::value::{Slot, digest_of};
+use super::{Snapshot, Vault};
+
+/// Sealed values in the order in which they were asked for; `None` where one is not kept.
+type Fetched = Result<Vec<Option<Vec<u8>>>, Box<dyn Error + Send + Sync>>;
+
+/// Fetches sealed values from where they are kept.
+#[derive(Clone)]
+pub(crate) struct Elsewhere(Arc<dyn Fn(&[Entry]) -> Fetched + Send + Sync>);
+
+impl Elsewhere {
+    #[cfg(feature = "remote")]
+    pub(crate) fn new(fetch: impl Fn(&[Entry]) -> Fetched + Send + Sync + 'static) -> Self {
+        Self(Arc::new(fetch))
+    }
+}
+
+impl std::fmt::Debug for Elsewhere {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Elsewhere(..)")
+    }
+}
+
+#[cfg(feature = "remote")]
+impl Vault {
+    /// Says where values are kept that are not here.
+    pub(crate) fn look_elsewhere(&mut self, elsewhere: Elsewhere) {
+        self.elsewhere = Some(elsewhere);
+    }
+
+    /// Removes values that are kept elsewhere, as far as they are still those of the latest commit. The
+    /// commit stays what it is.
+    pub(crate) fn leave(&mut self, kept: &[(Slot, Entry)]) -> Result<(), VaultError> {
+        let file = self.database();
+        let db = database::open(&file)?;
+        database::begin_writing(&db, &file)?;
+        let now = self.reading(db, file)?;
+        for (slot, entry) in kept.iter().filter(|(slot, _)| slot.may_be_elsewhere()) {
+            if now.root.entries.get(slot) == Some(entry) {
+                database::remove(&now.db, slot.id(), &now.file)?;
+            }
+        }
+        database::commit(&now.db, &now.file)?;
+        database::shrink(&now.db);
+        Ok(())
+    }
+}
+
+impl Snapshot {
+    /// The values that are here and may be elsewhere.
+    #[cfg(feature = "remote")]
+    pub(crate) fn leavable(&self) -> Result<Vec<(Slot, Entry)>, VaultError> {
+        let here = database::ids(&self.db, &self.file)?.into_iter().filter_map(Slot::from_id);
+        let leavable = here.filter(|slot| slot.may_be_elsewhere());
+        Ok(leavable.filter_map(|slot| Some((slot, *self.root.entries.get(&slot)?))).collect())
+    }
+
+    /// Whether values are elsewhere that nobody has said where to find.
+    pub(crate) fn lacks(&self, slot: Slot) -> Result<bool, VaultError> {
+        Ok(self.elsewhere.is_none()
+            && slot.may_be_elsewhere()
+            && !database::holds(&self.db, slot.id(), &self.file)?)
+    }
+
+    /// Fetches values that are not here.
+    pub(super) fn fetch(&self, absent: &[(Slot, Entry)]) -> Result<Vec<Vec<u8>>, VaultError> {
+        let Some((first, _)) = absent.first() else { return Ok(Vec::new()) };
+        let missing =
+            |slot: &Slot| VaultError::Missing { file: self.file.clone(), value: slot.to_string() };
+        if let Some((slot, _)) = absent.iter().find(|(slot, _)| !slot.may_be_elsewhere()) {
+            return Err(missing(slot));
+        }
+        let away = || VaultError::Elsewhere { file: self.file.clone(), value: first.to_string() };
+        let elsewhere = self.elsewhere.as_ref().ok_or_else(away)?;
+        let entries: Vec<Entry> = absent.iter().map(|(_, entry)| *entry).collect();
+        let fetched = (elsewhere.0)(&entries)
+            .map_err(|source| VaultError::Fetch { value: first.to_string(), source })?;
+        let each = absent.iter().zip(fetched).map(|((slot, entry), sealed)| {
+            let sealed = sealed.ok_or_else(|| missing(slot))?;
+            if digest_of(&sealed) == entry.digest { Ok(sealed) } else { Err(self.broken(*slot)) }
+        });
+        let each: Vec<Vec<u8>> = each.collect::<Result<_, _>>()?;
+        if each.len() == absent.len() { Ok(each) } else { Err(missing(first)) }
+    }
+}
