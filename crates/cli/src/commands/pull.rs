@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::publish_next;
 use crate::args::Pull;
-use crate::output::{Output, bytes, follow, grouped, progress};
 use crate::interrupt;
+use crate::output::{Output, bytes, follow, grouped, progress};
 
 pub fn run(arguments: &Pull, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);

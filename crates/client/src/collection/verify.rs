@@ -55,7 +55,11 @@ pub(crate) fn verify_commit(
     let mut verified = Verified { generation, values, bytes, elsewhere, documents: 0 };
     let (is_blind, is_rotated) = (snapshot.contains(Slot::Blind), snapshot.contains(Slot::Model));
     if owner {
-        let otherwise = match settings_of(snapshot)?.protection {
+        let settings = settings_of(snapshot)?;
+        if verified.elsewhere > 0 && settings.keep_vectors {
+            return Err(contradiction("vectors", "some are not in a vault that keeps all of them"));
+        }
+        let otherwise = match settings.protection {
             Protection::Blind => is_rotated,
             Protection::Rotated => is_blind,
         };

@@ -354,7 +354,7 @@ fn read_values_back(
     let root = snapshot.root();
     for (&slot, entry) in root.entries.iter().filter(|(_, entry)| !known.contains(&entry.digest)) {
         let came = blobs::fetch_value(entry, transport)?;
-        if !came.is_some_and(|sealed| digest_of(&sealed) == entry.digest) {
+        if came.is_none_or(|sealed| digest_of(&sealed) != entry.digest) {
             blobs::delete_value(entry, transport)?;
             return Err(wrong(slot).into());
         }

@@ -53,7 +53,7 @@ pub fn leave_vectors(
     for values in here.chunks(AT_ONCE) {
         let entries: Vec<_> = values.iter().map(|(_, entry)| *entry).collect();
         for ((slot, entry), came) in values.iter().zip(blobs::fetch_values(&entries, transport)?) {
-            if !came.is_some_and(|sealed| digest_of(&sealed) == entry.digest) {
+            if came.is_none_or(|sealed| digest_of(&sealed) != entry.digest) {
                 return Err(super::BackupError::NotReadBack { value: slot.to_string() }.into());
             }
         }

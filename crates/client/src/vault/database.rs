@@ -179,9 +179,12 @@ pub(super) fn value(db: &Connection, id: i64, file: &Path) -> Result<Option<Vec<
     read().map_err(|error| VaultError::database("read", file, error))
 }
 
-/// Whether there is a value.
-pub(super) fn holds(db: &Connection, id: i64, file: &Path) -> Result<bool, VaultError> {
-    let read = || db.prepare_cached("SELECT 1 FROM vals WHERE id = ?1")?.exists([id]);
+/// The length of a value, if it is there.
+pub(super) fn length(db: &Connection, id: i64, file: &Path) -> Result<Option<u64>, VaultError> {
+    let read = || {
+        let mut statement = db.prepare_cached("SELECT length(value) FROM vals WHERE id = ?1")?;
+        statement.query_row([id], |row| row.get(0)).optional()
+    };
     read().map_err(|error| VaultError::database("read", file, error))
 }
 

@@ -1,10 +1,11 @@
 //! Values that a commit lists and that the vault itself does not hold: vectors that are left with the
-//! server alone. They are known by their digests, so whoever keeps them cannot put others in their place.
+//! server alone. In their slots are no bytes, which no sealed value has. They are known by their digests,
+//! so whoever keeps them cannot put others in their place.
 
 use std::error::Error;
 use std::sync::Arc;
 
-use super::database;
+use super::database::{self, Place};
 use super::error::VaultError;
 use super::root::Entry;
 use super::value::{Slot, digest_of};
@@ -13,9 +14,11 @@ use super::{Snapshot, Vault};
 /// Sealed values in the order in which they were asked for; `None` where one is not kept.
 type Fetched = Result<Vec<Option<Vec<u8>>>, Box<dyn Error + Send + Sync>>;
 
+type Fetch = dyn Fn(&[Entry]) -> Fetched + Send + Sync;
+
 /// Fetches sealed values from where they are kept.
 #[derive(Clone)]
-pub(crate) struct Elsewhere(Arc<dyn Fn(&[Entry]) -> Fetched + Send + Sync>);
+pub(crate) struct Elsewhere(Arc<Fetch>);
 
 impl Elsewhere {
     #[cfg(feature = "remote")]
@@ -37,16 +40,16 @@ impl Vault {
         self.elsewhere = Some(elsewhere);
     }
 
-    /// Removes values that are kept elsewhere, as far as they are still those of the latest commit. The
+    /// Empties the slots of values that are kept elsewhere, as far as they are still those of the latest commit. The
     /// commit stays what it is.
     pub(crate) fn leave(&mut self, kept: &[(Slot, Entry)]) -> Result<(), VaultError> {
         let file = self.database();
         let db = database::open(&file)?;
         database::begin_writing(&db, &file)?;
         let now = self.reading(db, file)?;
-        for (slot, entry) in kept.iter().filter(|(slot, _)| slot.may_be_elsewhere()) {
+        for (slot, entry) in kept {
             if now.root.entries.get(slot) == Some(entry) {
-                database::remove(&now.db, slot.id(), &now.file)?;
+                database::put(&now.db, Place::Value(slot.id()), &[], &now.file)?;
             }
         }
         database::commit(&now.db, &now.file)?;
@@ -59,16 +62,23 @@ impl Snapshot {
     /// The values that are here and may be elsewhere.
     #[cfg(feature = "remote")]
     pub(crate) fn leavable(&self) -> Result<Vec<(Slot, Entry)>, VaultError> {
-        let here = database::ids(&self.db, &self.file)?.into_iter().filter_map(Slot::from_id);
-        let leavable = here.filter(|slot| slot.may_be_elsewhere());
-        Ok(leavable.filter_map(|slot| Some((slot, *self.root.entries.get(&slot)?))).collect())
+        let mut here = Vec::new();
+        for (&slot, entry) in &self.root.entries {
+            if slot.may_be_elsewhere() && !self.is_elsewhere(slot)? {
+                here.push((slot, *entry));
+            }
+        }
+        Ok(here)
     }
 
-    /// Whether values are elsewhere that nobody has said where to find.
+    /// Whether a value is elsewhere and nobody has said where to find it.
     pub(crate) fn lacks(&self, slot: Slot) -> Result<bool, VaultError> {
-        Ok(self.elsewhere.is_none()
-            && slot.may_be_elsewhere()
-            && !database::holds(&self.db, slot.id(), &self.file)?)
+        Ok(self.elsewhere.is_none() && self.is_elsewhere(slot)?)
+    }
+
+    fn is_elsewhere(&self, slot: Slot) -> Result<bool, VaultError> {
+        let length = || database::length(&self.db, slot.id(), &self.file);
+        Ok(slot.may_be_elsewhere() && length()? == Some(0))
     }
 
     /// Fetches values that are not here.
@@ -85,10 +95,10 @@ impl Snapshot {
         let fetched = (elsewhere.0)(&entries)
             .map_err(|source| VaultError::Fetch { value: first.to_string(), source })?;
         let each = absent.iter().zip(fetched).map(|((slot, entry), sealed)| {
-            let sealed = sealed.ok_or_else(|| missing(slot))?;
+            let sealed = sealed.ok_or_else(|| self.missing(*slot))?;
             if digest_of(&sealed) == entry.digest { Ok(sealed) } else { Err(self.broken(*slot)) }
         });
         let each: Vec<Vec<u8>> = each.collect::<Result<_, _>>()?;
-        if each.len() == absent.len() { Ok(each) } else { Err(missing(first)) }
+        if each.len() == absent.len() { Ok(each) } else { Err(self.missing(*first)) }
     }
 }

@@ -28,6 +28,9 @@ pub(crate) struct Keys {
     pub(super) shared: ValueKey,
 }
 
+/// The bytes in a slot, and what the root says of them.
+type Stored = (Slot, Vec<u8>, Entry);
+
 /// What was seen of a commit's values.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Looked {
@@ -97,7 +100,7 @@ impl Snapshot {
     }
 
     /// The bytes in slots, of the length they must have; their digests are for the caller to check.
-    fn stored(&self, slots: &[Slot]) -> Result<Vec<(Slot, Vec<u8>, Entry)>, VaultError> {
+    fn stored(&self, slots: &[Slot]) -> Result<Vec<Stored>, VaultError> {
         let (mut found, mut absent) = (Vec::with_capacity(slots.len()), Vec::new());
         for &slot in slots {
             let Some(&entry) = self.root.entries.get(&slot) else {
@@ -107,14 +110,18 @@ impl Snapshot {
                 });
             };
             let sealed = database::value(&self.db, slot.id(), &self.file)?;
-            if sealed.is_none() {
+            let sealed = sealed.ok_or_else(|| self.missing(slot))?;
+            if sealed.is_empty() && slot.may_be_elsewhere() {
                 absent.push((slot, entry));
             }
             found.push((slot, sealed, entry));
         }
         let mut fetched = self.fetch(&absent)?.into_iter();
-        let whole = |(slot, sealed, entry): (Slot, Option<Vec<u8>>, Entry)| {
-            let sealed = sealed.or_else(|| fetched.next()).unwrap_or_default();
+        let whole = |(slot, here, entry): Stored| {
+            let sealed = match here.is_empty() && slot.may_be_elsewhere() {
+                true => fetched.next().unwrap_or_default(),
+                false => here,
+            };
             let whole = sealed.len() == entry.length as usize;
             if whole { Ok((slot, sealed, entry)) } else { Err(self.broken(slot)) }
         };
@@ -127,6 +134,10 @@ impl Snapshot {
             refused: "open its owner's values",
         })?;
         key.open(slot, sealed).map_err(|_| self.broken(slot))
+    }
+
+    pub(super) fn missing(&self, slot: Slot) -> VaultError {
+        VaultError::Missing { file: self.file.clone(), value: slot.to_string() }
     }
 
     pub(super) fn broken(&self, slot: Slot) -> VaultError {
@@ -149,7 +160,7 @@ impl Snapshot {
             refused: "open its owner's values",
         })?;
         let file = &self.file;
-        let open = |(number, (slot, sealed, entry)): (u32, (Slot, Vec<u8>, Entry))| {
+        let open = |(number, (slot, sealed, entry)): (u32, Stored)| {
             let broken = || VaultError::SealBroken { file: file.clone(), value: slot.to_string() };
             if digest_of(&sealed) != entry.digest {
                 return Err(broken().into());
@@ -158,7 +169,7 @@ impl Snapshot {
             Ok((number, decode(number, &plain)?))
         };
         // While a batch is opened, the next is read and the one before handed over.
-        let mut read: Vec<(u32, (Slot, Vec<u8>, Entry))> = Vec::new();
+        let mut read: Vec<(u32, Stored)> = Vec::new();
         let mut opened: Vec<Result<(u32, T), E>> = Vec::new();
         for batch in numbers.chunks(BATCH).chain([&[][..], &[]]) {
             let (to_open, to_take) = (std::mem::take(&mut read), std::mem::take(&mut opened));

@@ -104,6 +104,18 @@ fn a_value_that_no_commit_knows_is_noticed() {
 }
 
 #[test]
+fn only_slots_of_vectors_may_be_empty_and_say_where_their_values_are() {
+    let (_parent, vault) = vault_with_values();
+    let id = Slot::Vectors(9).id();
+    raw(&vault).execute_batch(&format!("UPDATE vals SET value = x'' WHERE id = {id}")).unwrap();
+    let snapshot = vault.snapshot().unwrap();
+    assert_eq!(snapshot.verify().unwrap().elsewhere, 1);
+    let error = snapshot.read(Slot::Vectors(9)).unwrap_err();
+    assert!(matches!(error, VaultError::Elsewhere { .. }), "{error}");
+    assert!(snapshot.read(Slot::Vectors(0)).is_ok());
+}
+
+#[test]
 fn values_and_roots_that_are_cut_emptied_or_of_another_type_are_refused() {
     let id = Slot::Model.id();
     for value in ["x''", "zeroblob(100)", "substr(value, 2)", "substr(value, 1, 60)"] {
