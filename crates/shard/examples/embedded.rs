@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p shard --example embedded`
 
-use shard::{CellCount, Documents, Error, FitOptions, SearchOptions, Settings, Unlock, Vault};
+use shard::{Documents, Error, FitOptions, SearchOptions, Settings, Unlock, Vault};
 
 fn main() -> Result<(), Error> {
     let folder = tempfile::tempdir().expect("a directory for temporary files");
@@ -11,7 +11,7 @@ fn main() -> Result<(), Error> {
     let embed = |topic: f32| (0..32).map(|i| (topic * i as f32).sin()).collect::<Vec<f32>>();
     let documents = Documents::new((0..500).map(|at| (format!("text {at}"), embed(at as f32))))?;
 
-    let settings = Settings::new(CellCount::Cells(16));
+    let settings = Settings::default();
     let mut vault =
         Vault::create(directory.join("vault"), &Unlock::passphrase("correct horse"), &settings)?;
     vault.ingest(&documents, FitOptions::default())?;

@@ -9,7 +9,7 @@ use shard::remote::{
     BackupOptions, PublishOptions, Remote, RemoteOptions, SecretToken, ServerAddress,
 };
 use shard::server::{NewToken, Scope, ServerOptions, create_token};
-use shard::{CellCount, Documents, FitOptions, SearchOptions, Settings, UNWATCHED, Unlock, Vault};
+use shard::{Documents, FitOptions, SearchOptions, Settings, UNWATCHED, Unlock, Vault};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
@@ -33,12 +33,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let embed = |topic: f32| (0..32).map(|i| (topic * i as f32).sin()).collect::<Vec<f32>>();
     let documents = Documents::new((0..300).map(|at| (format!("text {at}"), embed(at as f32))))?;
     let unlock = Unlock::passphrase("correct horse");
-    let settings = Settings::new(CellCount::Cells(8));
+    let settings = Settings::default();
     let mut vault = Vault::create(directory.join("vault"), &unlock, &settings)?;
     vault.ingest(&documents, FitOptions::default())?;
 
     let published = vault.publish(&remote, PublishOptions::default(), UNWATCHED)?;
-    println!("{} rows sent in {} bytes", published.uploaded, published.bytes);
+    println!("{} blocks sent in {} bytes", published.uploaded, published.bytes);
     vault.backup(&remote, BackupOptions::default(), UNWATCHED)?;
 
     // On another machine, or after this one is lost:

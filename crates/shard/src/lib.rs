@@ -5,14 +5,14 @@
 //! of quality, and the audit.
 //!
 //! ```
-//! use shard::{CellCount, Documents, FitOptions, SearchOptions, Settings, Unlock, Vault};
+//! use shard::{Documents, FitOptions, SearchOptions, Settings, Unlock, Vault};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let directory = folder.path().join("vault");
 //! let embed = |at: f32| (0..32).map(|i| (at * i as f32).sin()).collect::<Vec<f32>>();
 //! let documents = Documents::new((0..500).map(|at| (format!("text {at}"), embed(at as f32))))?;
 //!
-//! let settings = Settings::new(CellCount::Cells(16));
+//! let settings = Settings::default();
 //! let mut vault = Vault::create(&directory, &Unlock::passphrase("correct horse"), &settings)?;
 //! vault.ingest(&documents, FitOptions::default())?;
 //!

@@ -30,8 +30,11 @@ use super::clock::{on_threads, timed};
 /// Queries for which everything is opened from nothing, as a new client does it.
 const COLD: usize = 20;
 
-/// Queries whose answers are forged.
-const FORGED: usize = 10;
+/// Random combinations that an answer is forged with, besides the four ways of the contract.
+const COMBINATIONS: usize = 20;
+
+/// Synthetic queries, unless more are asked.
+const QUERIES: usize = 64;
 
 /// Blocks that are opened together.
 const TOGETHER: usize = 32;
@@ -62,6 +65,9 @@ pub struct Blind {
     /// Queries that are asked [default: all of a file, 64 synthetic ones]
     #[arg(long, value_name = "N", value_parser = positive)]
     pub trials: Option<usize>,
+    /// Forged answers that are tried, as far as the queries go
+    #[arg(long, value_name = "N", default_value_t = 240)]
+    pub forgeries: usize,
     /// Seed of synthetic documents and of forgeries
     #[arg(long, default_value_t = 2026)]
     pub seed: u64,
@@ -116,7 +122,8 @@ fn vectors(arguments: &Blind) -> Result<(VectorSet, VectorSet)> {
         }
         VectorSet::new(arguments.dim, values)
     };
-    Ok((unit(arguments.rows, arguments.seed)?, unit(64, arguments.seed + 1)?))
+    let queries = arguments.trials.unwrap_or(QUERIES);
+    Ok((unit(arguments.rows, arguments.seed)?, unit(queries, arguments.seed + 1)?))
 }
 
 impl Collection {
@@ -267,7 +274,7 @@ impl Collection {
                 measured.plain.push(spent.cpu.as_secs_f64() * 1e3);
                 std::hint::black_box(plain);
                 self.compare(documents, queries.row(number), opening, &scores, &mut measured)?;
-                if number < FORGED {
+                if measured.forgeries < arguments.forgeries {
                     self.forge(opening, bytes, &checker, &secrets, &mut rng, &mut measured)?;
                 }
                 bar.inc(1);
@@ -352,7 +359,7 @@ impl Collection {
         attempt(&mut |at| if at / places < 2.min(blocks) { half } else { 0 })?;
         attempt(&mut |at| if at / places + 1 < blocks.max(2) { half } else { 0 })?;
         attempt(&mut |_| least)?;
-        for _ in 0..20 {
+        for _ in 0..COMBINATIONS {
             let share = rng.random_range(1..=64_u32);
             let mut any = false;
             let mut words = StdRng::seed_from_u64(rng.random());
