@@ -75,7 +75,9 @@ pub struct Answer {
     pub hits: Vec<Hit>,
     /// The grid scores are rounded to. Finer digits would be noise that depends on the key.
     pub precision: f64,
-    /// Bound on the error of a score before rounding (six deviations of the noise model).
+    /// Bound on the error of a score before rounding, where the server is honest: six deviations of the
+    /// noise model, seven in a blind collection. What a lie may add unnoticed there is the tolerance of
+    /// [`shard_rlwe::blind::tolerance`].
     pub error_bound: f64,
     /// Costs.
     pub cost: Cost,

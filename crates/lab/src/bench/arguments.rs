@@ -11,6 +11,7 @@ use shard_rlwe::{ParameterError, RingDegree};
 use shard_cli::{LayoutName, PlanArguments, cells, positive};
 
 use super::blind::Blind;
+use super::moduli::Moduli;
 
 /// What is measured.
 #[derive(Subcommand)]
@@ -37,6 +38,8 @@ pub enum Bench {
     Vault(VaultStorage),
     /// A blind collection: time by phase, bytes, memory, error, forgeries, beside a plain scan
     Blind(Blind),
+    /// What moduli of 50, 48 and 40 bits would make of a blind collection
+    Moduli(Moduli),
 }
 
 #[derive(Args)]

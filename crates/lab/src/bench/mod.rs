@@ -20,6 +20,7 @@ mod engine;
 mod exercise;
 mod fidelity;
 mod hostile;
+mod moduli;
 mod network;
 mod owner;
 mod parameters;
@@ -54,5 +55,6 @@ pub fn run(bench: &Bench, json: Option<&Path>) -> Result<()> {
         Bench::Store(arguments) => store::run(arguments, &output),
         Bench::Vault(arguments) => vault::run(arguments, &output),
         Bench::Blind(arguments) => blind::run(arguments, &output),
+        Bench::Moduli(arguments) => moduli::run(arguments, &output),
     }
 }

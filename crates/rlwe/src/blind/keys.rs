@@ -11,7 +11,7 @@ use crate::sample::{Stream, fill_trits, fill_uniform, wipe};
 use crate::simd::dispatch;
 
 /// Secrets that hide a block.
-pub(super) const BLOCK_RANK: usize = 2;
+pub const BLOCK_RANK: usize = 2;
 
 /// The secret of an epoch of a collection, from which everything else derives. Wiped on drop, prints
 /// redacted, cannot be compared.

@@ -44,7 +44,7 @@ pub use block::{BlockName, BlockSecrets, HintError, Tag};
 pub use check::{CheckSums, CheckTag, Checker};
 pub use choose::{Choice, Link, choose_tile};
 pub use evaluate::{Answer, Forged, PreparedQuery, QueryError, Server};
-pub use keys::{EpochKey, Keys};
+pub use keys::{BLOCK_RANK, EpochKey, Keys};
 pub use modulus::{DEGREE, MODULUS, MODULUS_BITS};
 pub use query::{EncryptedQuery, Opening, QueryEntropy};
 pub use scale::{Grid, Precision, RANGE, tolerance};

@@ -41,8 +41,7 @@ impl Grid {
     /// If the length is not a positive number.
     pub fn for_length(shape: &Shape, longest: f64) -> Self {
         assert!(longest > 0.0 && longest.is_finite(), "a length is positive, not {longest}");
-        let balance = UNREFINED_SHARE * (shape.rows_per_block() as f64).sqrt();
-        Self((MODULUS as f64 / ROOM / balance).sqrt() / longest)
+        Self(row_scale(shape, MODULUS as f64) / longest)
     }
 
     /// The grid of a recorded scale; `None` unless it is a positive number.
@@ -71,6 +70,11 @@ impl Grid {
     }
 }
 
+/// `Sr L` of the best grid.
+fn row_scale(shape: &Shape, modulus: f64) -> f64 {
+    (modulus / ROOM / (UNREFINED_SHARE * (shape.rows_per_block() as f64).sqrt())).sqrt()
+}
+
 /// The nearest integer, ties to even, of a number below `2^51`: adding this constant leaves no room for
 /// a fraction. The instruction that does it is not on every processor, and this is as fast.
 fn round(x: f64) -> f64 {
@@ -90,7 +94,18 @@ pub struct Precision {
 impl Precision {
     /// The formula above.
     pub fn of(shape: &Shape, grid: Grid, longest: f64) -> Self {
-        let (rows, query) = (grid.scale() * longest, grid.query_scale(longest));
+        Self::at_scales(shape, grid.scale() * longest, grid.query_scale(longest))
+    }
+
+    /// The same on the best grid, if the modulus had so many bits.
+    pub fn at_modulus(shape: &Shape, bits: u32) -> Self {
+        let modulus = 2_f64.powi(bits as i32);
+        let rows = row_scale(shape, modulus);
+        Self::at_scales(shape, rows, modulus / (ROOM * rows))
+    }
+
+    /// With `Sr L` and `Sq`.
+    fn at_scales(shape: &Shape, rows: f64, query: f64) -> Self {
         let answer = ROOM * ROOM / 12.0 / 4_f64.powi(SCORE_BITS as i32);
         let hint = shape.query_rank().secrets() as f64 * (2 * DEGREE) as f64 / 3.0 * ROOM * ROOM
             / 12.0

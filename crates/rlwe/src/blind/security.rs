@@ -64,6 +64,11 @@ impl Security {
         Self::of(rank.secrets() * DEGREE, (MODULUS as f64).log2())
     }
 
+    /// Of rows or queries under so many secrets, if the modulus had so many bits.
+    pub fn at_modulus(secrets: usize, bits: u32) -> Self {
+        Self::of(secrets * DEGREE, bits.into())
+    }
+
     fn of(unknowns: usize, modulus_bits: f64) -> Self {
         let (mut low, mut high) = (40, 8192);
         while high - low > 1 {
