@@ -104,8 +104,9 @@ impl Server {
         Self { sessions: Sessions::new(budget), ..self }
     }
 
-    /// The same, with this much memory for the blocks of blind collections. While a commit is activated,
-    /// its new blocks are held beside those they replace, which are not counted.
+    /// The same, with this much memory for the blocks of blind collections. All that is held counts: an
+    /// activation whose new blocks fit beside those they replace is one step for searches; where they do
+    /// not, the old ones go first, and searches of the new commit wait until its blocks are loaded.
     #[must_use]
     pub fn with_block_bytes(self, budget: usize) -> Self {
         Self { blocks: Blocks::new(budget), ..self }
@@ -226,7 +227,7 @@ impl Server {
     /// Forgets a collection: rows, blobs and sessions. Returns whether there was one.
     pub fn drop_collection(&self, collection: &CollectionName) -> Result<bool, ServerError> {
         let drop = || {
-            let _changing = self.blocks.change();
+            let _changing = self.blocks.change(collection);
             let held = self.rows.drop_collection(collection)?;
             self.blocks.forget(collection);
             Ok::<_, ServerError>(held)

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use getrandom::SysRng;
 use rand_core::UnwrapErr;
 use shard_protocol::Limits;
-pub use shard_server::SESSION_BYTES;
 use shard_server::Server;
 pub use shard_server::http::{
     HttpOptions, NewToken, Running, Scope, StartError, Tls, TlsError, Token, TokenError, TokenFile,
     TokenLimits, TokenRecord,
 };
 use shard_server::http::{Service, Tokens, start};
+pub use shard_server::{BLOCK_BYTES, SESSION_BYTES};
 pub use shard_store::{
     Compaction, RedbRows, Snapshot, StoreError, StoreOptions, Verification, verify,
 };
@@ -44,6 +44,8 @@ pub struct ServerOptions {
     pub session_bytes: usize,
     /// Bytes of rows kept in memory.
     pub cache_bytes: usize,
+    /// Bytes of blocks of blind collections kept in memory.
+    pub block_bytes: usize,
     /// Limits and manners on the network.
     pub http: HttpOptions,
 }
@@ -76,6 +78,7 @@ impl ServerOptions {
             certificate: Certificate::Made { names: Vec::new() },
             session_bytes: SESSION_BYTES,
             cache_bytes: StoreOptions::default().cache_bytes,
+            block_bytes: BLOCK_BYTES,
             http: HttpOptions::default(),
         }
     }
@@ -121,10 +124,13 @@ impl ServerOptions {
         let limits = Limits { bytes: self.http.body_bytes, rows: MOST_ROWS, ..Limits::default() };
         let tokens = Tokens::open(TokenFile::of(&self.directory))?;
         let open = !tokens.are_required();
+        let server = Server::new(rows.clone(), limits)
+            .with_session_bytes(self.session_bytes)
+            .with_block_bytes(self.block_bytes);
         let running = start(
             listener,
             Service {
-                server: Server::new(rows.clone(), limits).with_session_bytes(self.session_bytes),
+                server,
                 maintenance: rows,
                 tokens,
                 tls,

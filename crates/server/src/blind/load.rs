@@ -2,13 +2,20 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use shard_protocol::{Advance, BlobName, BlockList, CollectionName, CommitName, Epoch};
 use shard_rlwe::blind::Block;
 use shard_store::StoreError;
 
 use super::Held;
+use super::memory::HeldBlock;
 use crate::{Server, ServerError};
+
+/// How long the memory of blocks is waited for that searches under way still use: longer than a search may
+/// take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why the blocks of a commit cannot be searched.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]
@@ -50,12 +57,12 @@ pub enum BlockError {
     /// The blocks take more memory than is left.
     #[error(
         "the blocks of this collection take {needed} bytes of memory; {left} are left of the \
-         {budget} that the server has for blocks"
+         {budget} that the server has for blocks (its setting block-mib)"
     )]
     TooLarge {
         /// Memory that the blocks take.
         needed: usize,
-        /// Memory that other collections leave.
+        /// Memory that is left for this collection: what others do not take.
         left: usize,
         /// Memory for the blocks of all collections.
         budget: usize,
@@ -65,26 +72,46 @@ pub enum BlockError {
 impl Server {
     /// Makes an epoch the one that is searched, at a commit: an epoch of blocks where there is a list
     /// of the commit's blocks, one of rows otherwise.
+    ///
+    /// Blocks are loaded beside those they replace, which are searched until the engine has reached the
+    /// commit. Where there is no room for both, they are only read, to see that they are sound; once the
+    /// engine has reached the commit the old ones are freed, and only then the new ones are loaded.
     pub(crate) fn activate(
         &self,
         collection: &CollectionName,
         advance: &Advance,
         epoch: Epoch,
     ) -> Result<(), ServerError> {
-        let _changing = self.blocks.change();
-        let Some(list) = self.block_list(collection, advance.to)? else {
+        let _changing = self.blocks.change(collection);
+        let commit = advance.to;
+        let Some(list) = self.block_list(collection, commit)? else {
             self.rows.activate(collection, advance, epoch)?;
             self.blocks.forget(collection);
             return Ok(());
         };
         if list.epoch() != epoch {
-            let (commit, listed) = (advance.to, list.epoch());
+            let listed = list.epoch();
             return Err(BlockError::Epoch { commit, listed, asked: epoch }.into());
         }
-        let held = self.load(collection, advance.to, &list)?;
         let (width, blocks) = (list.shape().dimension(), list.names().len() as u64);
-        self.rows.activate_blocks(collection, advance, epoch, width, blocks)?;
-        self.blocks.keep(collection, held);
+        let reach = || self.rows.activate_blocks(collection, advance, epoch, width, blocks);
+        match self.load(collection, commit, &list) {
+            Ok(held) => {
+                reach()?;
+                self.blocks.keep(collection, held);
+            }
+            Err(ServerError::Blocks(BlockError::TooLarge { needed, left, .. }))
+                if needed <= left =>
+            {
+                for &name in list.names() {
+                    self.read_block(collection, commit, name, list.shape().tiles())?;
+                }
+                reach()?;
+                // The commit is reached, whatever becomes of this: the next search tries again.
+                let _ = self.load_held(collection, epoch, commit);
+            }
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
 
@@ -94,7 +121,7 @@ impl Server {
         collection: &CollectionName,
         from: Option<CommitName>,
     ) -> Result<(), ServerError> {
-        let _changing = self.blocks.change();
+        let _changing = self.blocks.change(collection);
         self.rows.reset(collection, from)?;
         self.blocks.forget(collection);
         Ok(())
@@ -135,7 +162,7 @@ impl Server {
         if !self.has_block_list(collection)? {
             return Ok(());
         }
-        let _changing = self.blocks.change();
+        let _changing = self.blocks.change(collection);
         let state = self.rows.describe(collection)?;
         let current = state.epochs.iter().find(|held| Some(held.epoch) == state.current);
         if let (Some(commit), Some(held)) = (state.commit, current)
@@ -154,9 +181,10 @@ impl Server {
         epoch: Epoch,
         commit: CommitName,
     ) -> Result<Arc<Held>, ServerError> {
-        if let Some(held) = self.blocks.find(collection).filter(|held| held.is(epoch, commit)) {
+        if let Some(held) = self.blocks.at(collection, epoch, commit) {
             return Ok(held);
         }
+        self.free(collection);
         let damaged = |what: String| ServerError::from(StoreError::Damaged { what });
         let list = self.block_list(collection, commit)?;
         let list = list.ok_or_else(|| damaged(format!("no list of the blocks of {commit}")))?;
@@ -167,6 +195,15 @@ impl Server {
         })?;
         self.blocks.keep(collection, held.clone());
         Ok(held)
+    }
+
+    /// Frees the blocks of a commit that is not searched any more, and waits for those who still do.
+    fn free(&self, collection: &CollectionName) {
+        let Some(held) = self.blocks.forget(collection) else { return };
+        let since = Instant::now();
+        while Arc::strong_count(&held) > 1 && since.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// The list of a commit's blocks, if there is one.
@@ -190,35 +227,41 @@ impl Server {
         commit: CommitName,
         list: &BlockList,
     ) -> Result<Arc<Held>, ServerError> {
-        let (needed, budget) = (list.block_bytes(), self.blocks.budget);
-        let left = budget.saturating_sub(self.blocks.bytes_besides(collection));
-        if needed > left {
-            return Err(BlockError::TooLarge { needed, left, budget }.into());
-        }
-        let tiles = list.shape().tiles();
+        let (tiles, each) = (list.shape().tiles(), list.shape().block_bytes());
         let last = self.blocks.find(collection);
-        let last: HashMap<[u8; 16], &Arc<Block>> = last
+        let shared: HashMap<[u8; 16], &Arc<HeldBlock>> = last
             .iter()
             .flat_map(|held| held.names.iter().copied().zip(&held.blocks))
-            .filter(|(_, block)| block.polynomials() == tiles)
+            .filter(|(_, held)| held.block.polynomials() == tiles)
             .collect();
+        let new = list.names().iter().filter(|name| !shared.contains_key(*name)).count();
+        let memory = &self.blocks.memory;
+        let mut reserved =
+            memory.reserve(new.saturating_mul(each)).map_err(|left| BlockError::TooLarge {
+                needed: list.block_bytes(),
+                left: left + last.as_ref().map_or(0, |held| held.bytes()),
+                budget: memory.budget,
+            })?;
         let mut blocks = Vec::with_capacity(list.names().len());
         for &name in list.names() {
-            blocks.push(match last.get(&name) {
-                Some(&block) => block.clone(),
-                None => self.load_block(collection, commit, name, tiles)?,
+            blocks.push(match shared.get(&name) {
+                Some(&held) => held.clone(),
+                None => {
+                    let block = self.read_block(collection, commit, name, tiles)?;
+                    Arc::new(reserved.hold(block, each))
+                }
             });
         }
         Ok(self.blocks.of(commit, list, blocks))
     }
 
-    fn load_block(
+    fn read_block(
         &self,
         collection: &CollectionName,
         commit: CommitName,
         name: [u8; 16],
         tiles: usize,
-    ) -> Result<Arc<Block>, ServerError> {
+    ) -> Result<Block, ServerError> {
         let name = BlobName::block(name);
         let bytes = match self.rows.blob(collection, &name) {
             Ok(bytes) => bytes,
@@ -228,12 +271,7 @@ impl Server {
             Err(error) => return Err(error.into()),
         };
         let (expected, actual) = (Block::byte_len(tiles), bytes.len());
-        let block = Block::from_bytes(tiles, &bytes).ok_or(BlockError::Malformed {
-            commit,
-            name,
-            expected,
-            actual,
-        })?;
-        Ok(Arc::new(block))
+        let malformed = BlockError::Malformed { commit, name, expected, actual };
+        Ok(Block::from_bytes(tiles, &bytes).ok_or(malformed)?)
     }
 }

@@ -5,20 +5,23 @@
 //! commit takes the place of the old one, blocks that are in both are shared, and searches under way
 //! end on the list they began with.
 //!
-//! `load` (from blobs to memory, and activation), `search`, `passes` (searches that share one).
+//! `load` (from blobs to memory, and activation), `memory` (what blocks take of it), `search`, `passes`
+//! (searches that share one).
 
 mod load;
+mod memory;
 mod passes;
 mod search;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
 use shard_protocol::{BlockList, CollectionName, CommitName, Epoch};
-use shard_rlwe::blind::{Block, PreparedQuery, Server as Evaluator, Shape};
+use shard_rlwe::blind::{PreparedQuery, Server as Evaluator, Shape};
 
 pub use load::BlockError;
+use memory::{HeldBlock, Memory};
 use passes::{Passes, Tally};
 
 /// Memory for the blocks of all collections, unless told otherwise.
@@ -29,7 +32,8 @@ pub const BLOCK_BYTES: usize = 8 << 30;
 pub struct BlockCounts {
     /// Collections whose blocks are in memory.
     pub collections: usize,
-    /// Memory of their blocks.
+    /// Memory of all blocks: theirs, those of earlier commits that searches under way still use, and those
+    /// that are being loaded.
     pub bytes: usize,
     /// Passes over the blocks of a collection.
     pub passes: u64,
@@ -38,11 +42,11 @@ pub struct BlockCounts {
 }
 
 /// The blocks of one commit.
-struct Held {
+pub(crate) struct Held {
     epoch: Epoch,
     commit: CommitName,
     names: Vec<[u8; 16]>,
-    blocks: Vec<Arc<Block>>,
+    blocks: Vec<Arc<HeldBlock>>,
     evaluator: Evaluator,
     passes: Passes<PreparedQuery>,
 }
@@ -52,10 +56,6 @@ impl Held {
         self.evaluator.shape()
     }
 
-    fn is(&self, epoch: Epoch, commit: CommitName) -> bool {
-        (self.epoch, self.commit) == (epoch, commit)
-    }
-
     fn bytes(&self) -> usize {
         self.blocks.len() * self.shape().block_bytes()
     }
@@ -63,26 +63,62 @@ impl Held {
 
 /// The blocks of all collections.
 pub(crate) struct Blocks {
-    budget: usize,
+    memory: Arc<Memory>,
     held: RwLock<HashMap<CollectionName, Arc<Held>>>,
-    /// Held by whoever changes which commit of a collection is searched, from before the engine is
-    /// asked to after the list in memory was changed: both then go the same way.
-    changing: Mutex<()>,
+    /// Collections that somebody changes.
+    changing: Mutex<HashSet<CollectionName>>,
+    changed: Condvar,
     tally: Arc<Tally>,
+}
+
+/// Held by whoever changes which commit of a collection is searched, from before the engine is asked to
+/// after the list in memory was changed: both then go the same way.
+pub(crate) struct Changing<'a> {
+    blocks: &'a Blocks,
+    collection: CollectionName,
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        let mut all = self.blocks.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&self.collection);
+        drop(all);
+        self.blocks.changed.notify_all();
+    }
 }
 
 impl Blocks {
     pub(crate) fn new(budget: usize) -> Self {
-        Self { budget, held: RwLock::default(), changing: Mutex::default(), tally: Arc::default() }
+        Self {
+            memory: Memory::new(budget),
+            held: RwLock::default(),
+            changing: Mutex::default(),
+            changed: Condvar::new(),
+            tally: Arc::default(),
+        }
     }
 
-    /// Keeps everybody else from changing what is searched.
-    pub(crate) fn change(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Keeps everybody else from changing what is searched of a collection.
+    pub(crate) fn change(&self, collection: &CollectionName) -> Changing<'_> {
+        let all = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = |all: &mut HashSet<CollectionName>| all.contains(collection);
+        let waited = self.changed.wait_while(all, others);
+        waited.unwrap_or_else(PoisonError::into_inner).insert(collection.clone());
+        Changing { blocks: self, collection: collection.clone() }
     }
 
     fn find(&self, collection: &CollectionName) -> Option<Arc<Held>> {
         self.held.read().unwrap_or_else(PoisonError::into_inner).get(collection).cloned()
+    }
+
+    /// The blocks of a commit, if they are those that are held.
+    fn at(
+        &self,
+        collection: &CollectionName,
+        epoch: Epoch,
+        commit: CommitName,
+    ) -> Option<Arc<Held>> {
+        self.find(collection).filter(|held| (held.epoch, held.commit) == (epoch, commit))
     }
 
     /// Puts blocks in the place of those of the same collection.
@@ -93,32 +129,25 @@ impl Blocks {
         drop(last); // frees memory: not under the lock
     }
 
-    /// Frees the blocks of a collection.
-    pub(crate) fn forget(&self, collection: &CollectionName) {
+    /// Forgets the blocks of a collection, which are free once the searches under way are done; returns
+    /// them.
+    pub(crate) fn forget(&self, collection: &CollectionName) -> Option<Arc<Held>> {
         let mut all = self.held.write().unwrap_or_else(PoisonError::into_inner);
-        let last = all.remove(collection);
-        drop(all);
-        drop(last);
-    }
-
-    /// Memory of all collections but one.
-    fn bytes_besides(&self, collection: &CollectionName) -> usize {
-        let all = self.held.read().unwrap_or_else(PoisonError::into_inner);
-        all.iter().filter(|(name, _)| *name != collection).map(|(_, held)| held.bytes()).sum()
+        all.remove(collection)
     }
 
     pub(crate) fn counts(&self) -> BlockCounts {
-        let all = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        let collections = self.held.read().unwrap_or_else(PoisonError::into_inner).len();
         BlockCounts {
-            collections: all.len(),
-            bytes: all.values().map(|held| held.bytes()).sum(),
+            collections,
+            bytes: self.memory.used(),
             passes: self.tally.passes.load(Ordering::Relaxed),
             queries: self.tally.queries.load(Ordering::Relaxed),
         }
     }
 
     /// The blocks of a list, in its order.
-    fn of(&self, commit: CommitName, list: &BlockList, blocks: Vec<Arc<Block>>) -> Arc<Held> {
+    fn of(&self, commit: CommitName, list: &BlockList, blocks: Vec<Arc<HeldBlock>>) -> Arc<Held> {
         Arc::new(Held {
             epoch: list.epoch(),
             commit,
@@ -127,5 +156,35 @@ impl Blocks {
             evaluator: Evaluator::new(*list.shape()),
             passes: Passes::new(self.tally.clone()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn changes_wait_for_those_of_the_same_collection_and_for_no_others() {
+        let blocks = Blocks::new(0);
+        let name = |text: &str| -> CollectionName { text.parse().unwrap() };
+        let first = blocks.change(&name("a"));
+        drop(blocks.change(&name("b")));
+        let (begun, begins) = mpsc::channel();
+        thread::scope(|scope| {
+            let waits = || {
+                let _second = blocks.change(&name("a"));
+                begun.send(()).unwrap();
+            };
+            scope.spawn(waits);
+            let early = begins.recv_timeout(Duration::from_millis(50));
+            assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout));
+            drop(first);
+            begins.recv().unwrap();
+        });
+        assert!(blocks.changing.lock().unwrap().is_empty());
     }
 }

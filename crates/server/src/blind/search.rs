@@ -44,7 +44,7 @@ impl Server {
             let parts = held.blocks.len().div_ceil(PART);
             let work = |part: usize, queries: &[&PreparedQuery]| {
                 let blocks = held.blocks.chunks(PART).nth(part).expect("as many as there are");
-                let blocks: Vec<&Block> = blocks.iter().map(|block| &**block).collect();
+                let blocks: Vec<&Block> = blocks.iter().map(|held| &held.block).collect();
                 held.evaluator.answer_part(&blocks, queries)
             };
             let answers = if self.may_wait() {
@@ -86,13 +86,13 @@ impl Server {
         epoch: Epoch,
         commit: CommitName,
     ) -> Result<Arc<Held>, ServerError> {
-        if let Some(held) = self.blocks.find(collection).filter(|held| held.is(epoch, commit)) {
+        if let Some(held) = self.blocks.at(collection, epoch, commit) {
             return Ok(held);
         }
         // Only the engine knows why not. Whoever asks for the commit that it holds waits for an
         // activation that is about to end, or loads the blocks; nobody else has to.
         expect(&self.rows.describe(collection)?, collection, epoch, commit)?;
-        let _changing = self.blocks.change();
+        let _changing = self.blocks.change(collection);
         expect(&self.rows.describe(collection)?, collection, epoch, commit)?;
         self.load_held(collection, epoch, commit)
     }
@@ -123,7 +123,37 @@ fn expect(
         return Err(ServerError::NoBlocks(asked));
     }
     match state.commit {
-        Some(held) if held != commit => Err(ServerError::Commit { asked: commit, held }),
-        _ => Ok(()),
+        Some(held) if held == commit => Ok(()),
+        Some(held) => Err(ServerError::Commit { asked: commit, held }),
+        None => {
+            let what = format!("no record of the commit that epoch {asked} is at");
+            Err(StoreError::Damaged { what }.into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shard_protocol::{EpochState, RefusalCode};
+
+    use super::*;
+
+    #[test]
+    fn only_the_commit_that_is_held_is_searched() {
+        let (epoch, commit) = (Epoch(3), CommitName([1; 16]));
+        let asked = |held: Option<CommitName>| {
+            let epochs = vec![EpochState { epoch, width: 4, rows: 0, blocks: 1 }];
+            let state = CollectionState {
+                commit: held,
+                current: Some(epoch),
+                epochs,
+                ..CollectionState::default()
+            };
+            let outcome = expect(&state, &CollectionName::default(), epoch, commit);
+            outcome.map_err(|error| error.code())
+        };
+        assert_eq!(asked(Some(commit)), Ok(()));
+        assert_eq!(asked(Some(CommitName([2; 16]))), Err(RefusalCode::Stale));
+        assert_eq!(asked(None), Err(RefusalCode::Damaged));
     }
 }

@@ -245,6 +245,7 @@ fn a_collection_over_the_budget_is_refused_with_figures_before_it_is_loaded() {
     for figure in [two.list.block_bytes(), budget] {
         assert!(text.contains(&figure.to_string()), "{text}");
     }
+    assert!(text.contains("block-mib"), "{text}");
     assert!(answers(&server, &one), "nothing has changed");
     // What one collection takes, another one cannot have, until it is dropped.
     let other: CollectionName = "other".parse().unwrap();
@@ -254,6 +255,27 @@ fn a_collection_over_the_budget_is_refused_with_figures_before_it_is_loaded() {
     assert!(server.drop_collection(&main_collection()).unwrap());
     assert_eq!(server.blocks().bytes, 0);
     assert_eq!(publish(&one.activate(None)), MessageKind::Accepted);
+}
+
+#[test]
+fn blocks_that_fit_only_in_the_place_of_the_old_ones_replace_them_at_activation() {
+    let (one, two) = (Commit::new(1, 0..80), Commit::new(2, 1000..1080));
+    let (old, new) = (one.list.block_bytes(), two.list.block_bytes());
+    // Beside the old ones, a byte short of it, and just in their place.
+    for budget in [old + new, old + new - 1, new] {
+        let server = serving_with(&one, |server| server.with_block_bytes(budget));
+        send(&server, &two.begin(Some(&one))).unwrap();
+        send(&server, &two.put_list()).unwrap();
+        assert_eq!(refused(&server, &two.activate(Some(&one))).0, RefusalCode::UnknownBlob);
+        assert!(answers(&server, &one), "{budget}: nothing has changed");
+        send(&server, &two.put_blocks()).unwrap();
+        assert!(answers(&server, &one), "{budget}: until the activation");
+        let since = std::time::Instant::now();
+        send(&server, &two.activate(Some(&one))).unwrap();
+        assert!(since.elapsed().as_secs() < 5, "there is nobody to wait for");
+        assert_eq!(server.blocks().bytes, new, "{budget}");
+        assert!(answers(&server, &two), "{budget}");
+    }
 }
 
 #[test]
@@ -288,18 +310,25 @@ fn a_reset_and_an_epoch_of_rows_free_the_blocks() {
 
 #[test]
 fn every_answer_is_of_one_commit_while_activations_swap_it() {
-    // Two contents in turn, under ever new commits.
+    // Ever new contents under ever new commits: with room for two of them, and for one.
     let commits: Vec<Commit> =
         (1..=12).map(|revision| Commit::new(revision, revision * 5..revision * 5 + 200)).collect();
-    let server = serving(&commits[0]);
+    let most = commits.iter().map(|commit| commit.list.block_bytes()).max().unwrap();
+    for budget in [2 * most, most] {
+        let server = serving_with(&commits[0], |server| server.with_block_bytes(budget));
+        swap_under_searches(&server, &commits);
+    }
+}
+
+fn swap_under_searches(server: &Server, commits: &[Commit]) {
     let ended = AtomicBool::new(false);
     let (served, stale) = thread::scope(|scope| {
         let search_all = || {
             let (mut served, mut stale) = (0, 0);
             while !ended.load(Ordering::SeqCst) {
-                for commit in &commits {
+                for commit in commits {
                     let (query, _) = commit.encrypt(&row(served));
-                    match search(&server, commit, std::slice::from_ref(&query)) {
+                    match search(server, commit, std::slice::from_ref(&query)) {
                         Ok(answers) => {
                             assert_eq!(answers, [commit.expected(&query)]);
                             served += 1;
@@ -315,8 +344,8 @@ fn every_answer_is_of_one_commit_while_activations_swap_it() {
         };
         let threads: Vec<_> = (0..3).map(|_| scope.spawn(search_all)).collect();
         for pair in commits.windows(2) {
-            publish(&server, &pair[1], Some(&pair[0]));
-            assert!(answers(&server, &pair[1]));
+            publish(server, &pair[1], Some(&pair[0]));
+            assert!(answers(server, &pair[1]));
         }
         ended.store(true, Ordering::SeqCst);
         let counts = threads.into_iter().map(|thread| thread.join().unwrap());

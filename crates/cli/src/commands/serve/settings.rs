@@ -74,6 +74,9 @@ settings! {
     /// Memory for rows that are ready to be scored, in MiB [default: 256]
     #[arg(value_name = "MIB", value_parser = positive)]
     cache_mib: usize,
+    /// Memory for the blocks of blind collections, all of which are held ready, in MiB [default: 8192]
+    #[arg(value_name = "MIB", value_parser = positive)]
+    block_mib: usize,
     /// Connections at a time [default: 512]
     #[arg(value_name = "COUNT", value_parser = positive)]
     max_connections: usize,
@@ -183,6 +186,7 @@ impl Settings {
             certificate,
             session_bytes: bytes("session-mib", set.session_mib, MIB, server.session_bytes)?,
             cache_bytes: bytes("cache-mib", set.cache_mib, MIB, server.cache_bytes)?,
+            block_bytes: bytes("block-mib", set.block_mib, MIB, server.block_bytes)?,
             http: HttpOptions {
                 body_bytes: bytes("max-body-mib", set.max_body_mib, MIB, defaults.body_bytes)?,
                 held_bytes: bytes("max-held-mib", set.max_held_mib, MIB, defaults.held_bytes)?,
@@ -313,6 +317,7 @@ mod tests {
             ("max-streams = 0", "max-streams must be at least 1"),
             ("idle-timeout = 0", "idle-timeout must be at least 1"),
             ("cache-mib = 9000000000000000000", "cache-mib must be at most"),
+            ("block-mib = 0", "block-mib must be at least 1"),
             ("max-connections = 9000000000000000000", "max-connections must be at most"),
             ("grace = 9000000000000000000", "grace must be at most 31536000 seconds"),
         ] {
@@ -321,5 +326,6 @@ mod tests {
             assert!(refused.to_string().contains(words), "{text}: {refused}");
         }
         assert_eq!(resolved("grace = 0\nqueue = 0").server.http.grace, Duration::ZERO);
+        assert_eq!(resolved("block-mib = 3").server.block_bytes, 3 << 20);
     }
 }
