@@ -84,6 +84,6 @@ pub use keys::{KeyOwner, KeySchedule, ROW_MAC_BYTES, SaltedEpoch};
 pub use model::{Model, TuningRecord, WidthTried};
 pub use payload::PayloadError;
 pub use progress::{Progress, UNWATCHED, Watch};
-pub use search::{Answer, Cost, Hit, LayoutChoice, SearchOptions, Searcher, Timings, search_many};
+pub use search::{Answer, Cost, Hit, LayoutChoice, SearchOptions, Searcher, Timings};
 pub use settings::{CellCount, Choice, Protection, Settings, TransformKind};
 pub use shard_protocol::Transport;

@@ -139,8 +139,8 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         })
     }
 
-    /// Searches for every query, up to `parallel` at a time. Answers are handed to `each` on the
-    /// calling thread, in the order of the queries; a break ends the search once the queries under
+    /// Searches for every query, up to `parallel` requests at a time, each of one query or, of a blind
+    /// collection, of up to eight. Answers are handed to `each` on the calling thread, in the order of the queries; a break ends the search once the queries under
     /// way are answered.
     ///
     /// # Errors
@@ -152,15 +152,14 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         parallel: usize,
         each: impl FnMut(usize, Answer) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let search = |row: usize| match &self.inner {
+        Ok(match &self.inner {
             Inner::Rotated(collection, searcher) => {
-                searcher.search(collection, queries.row(row), options)
+                searcher.search_many(collection, queries, options, parallel, each)?;
             }
             Inner::Blind(collection, searcher) => {
-                searcher.search(collection, queries.row(row), options)
+                searcher.search_many(collection, queries, options, parallel, each)?;
             }
-        };
-        Ok(shard_client::search_many(queries.rows(), parallel, search, each)?)
+        })
     }
 }
 

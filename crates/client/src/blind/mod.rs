@@ -26,6 +26,7 @@ mod embedded;
 mod epoch;
 mod head;
 mod hints;
+mod many;
 mod places;
 mod publish;
 mod seal;

@@ -1,6 +1,6 @@
 //! A query's journey through a blind collection: encrypt, ask, check, open, refine.
 //!
-//! The journey is [`BlindSearcher::search`]. While the server computes, the client computes the secret
+//! The journey is `BlindSearcher::search_together`, for the queries of one message. While the server computes, the client computes the secret
 //! products of all blocks; when the answer is there it is checked first, and nothing of it is used
 //! unless it is that of the blocks that the owner published.
 
@@ -9,7 +9,9 @@ use std::time::Instant;
 
 use rayon::prelude::*;
 use shard_geometry::check_vector;
-use shard_protocol::{BlindAnswer, BlindQuery, CommitName, Leak, Limits, Transport, declassify};
+use shard_protocol::{
+    BlindAnswer, BlindQuery, CommitName, DecodeError, Leak, Limits, Transport, declassify,
+};
 use shard_rlwe::blind::{self, BlockSecrets, Checker, Forged, Opening, Precision, QueryEntropy};
 
 use super::BlindCollection;
@@ -115,21 +117,40 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         query: &[f32],
         options: &SearchOptions,
     ) -> Result<Answer, ClientError> {
-        check_vector(collection.shape().dimension(), query)?;
+        // As many answers as queries, unless there is an error among them.
+        self.search_together(collection, &[query], options)?.remove(0)
+    }
+
+    /// Searches for the queries of one message, [`BlindQuery::MOST`] at most. Answers are in the order of
+    /// the queries, up to the first that fails: what comes after a false one is not looked at, so that no
+    /// second set of checks is spent on it.
+    pub(super) fn search_together(
+        &self,
+        collection: &BlindCollection,
+        queries: &[&[f32]],
+        options: &SearchOptions,
+    ) -> Result<Vec<Result<Answer, ClientError>>, ClientError> {
+        for query in queries {
+            check_vector(collection.shape().dimension(), query)?;
+        }
         let mut cost = Cost { candidates: collection.rows(), ..Cost::default() };
         let ready = self.ready(collection, &mut cost)?;
         // Nothing is asked when alarms have retired all sets.
         self.checking(collection, &ready)?;
 
         let start = Instant::now();
-        let keys = collection.keys();
-        let entropy = QueryEntropy::from_os()?;
-        let (sent, opening) =
-            keys.encrypt_query(entropy, query, collection.grid(), collection.longest());
+        let encrypt = |query: &&[f32]| -> Result<(Vec<u8>, Opening), ClientError> {
+            let (grid, longest) = (collection.grid(), collection.longest());
+            let entropy = QueryEntropy::from_os()?;
+            let (sent, opening) = collection.keys().encrypt_query(entropy, query, grid, longest);
+            Ok((sent.to_bytes(), opening))
+        };
+        let encrypted = queries.iter().map(encrypt).collect::<Result<Vec<_>, _>>()?;
+        let (sent, openings): (Vec<_>, Vec<_>) = encrypted.into_iter().unzip();
         let message = BlindQuery::new(
             declassify(collection.epoch(), Leak::CollectionShape),
             declassify(collection.commit(), Leak::CollectionShape),
-            vec![sent.to_bytes()],
+            sent,
         )
         .encode();
         cost.bytes_up = message.len();
@@ -139,7 +160,7 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         let start = Instant::now();
         let (answer, products) = std::thread::scope(|scope| {
             let answer = scope.spawn(|| exchange(&self.transport, message, &self.limits));
-            let products = self.secret_products(collection, &ready, &opening);
+            let products = self.secret_products(collection, &ready, &openings);
             (answer.join().expect("an exchange does not panic"), products)
         });
         // A hint that does not open is fetched again by the next search.
@@ -152,12 +173,29 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         let blocks = collection.blocks().len() + self.check_blocks(&ready);
         cost.blocks = blocks;
         let length = collection.shape().answer_bytes(blocks);
-        let answers = BlindAnswer::decode(&answer, 1, length, &self.limits)?.into_answers();
-        let answer = blind::Answer::from_bytes(collection.shape(), blocks, &answers[0])
-            .map_err(shard_protocol::DecodeError::Ciphertext)?;
-        let scores = self.checked(collection, &ready, &opening, &answer, &products)?;
-        let answer = rank(collection, &opening, &scores, query, options.top, cost, start);
-        Ok(answer)
+        let answers = BlindAnswer::decode(&answer, queries.len(), length, &self.limits)?;
+        let mut cost = cost.shared_by(queries.len());
+        let mut start = Some(start);
+        let mut done = Vec::with_capacity(queries.len());
+        let opened = openings.iter().zip(&products);
+        for ((bytes, query), (opening, products)) in
+            answers.answers().iter().zip(queries).zip(opened)
+        {
+            let start = start.take().unwrap_or_else(Instant::now);
+            let answer = blind::Answer::from_bytes(collection.shape(), blocks, bytes)
+                .map_err(|error| DecodeError::Ciphertext(error).into())
+                .and_then(|answer| self.checked(collection, &ready, opening, &answer, products))
+                .map(|scores| {
+                    rank(collection, opening, &scores, query, options.top, cost.clone(), start)
+                });
+            let failed = answer.is_err();
+            done.push(answer);
+            if failed {
+                break;
+            }
+            cost.bytes_once = 0; // of the first
+        }
+        Ok(done)
     }
 
     /// The scores of an answer that passes the checks. What a forger learns from an alarm is about the set
@@ -193,13 +231,13 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         held.take_if(|held| Arc::ptr_eq(held, ready));
     }
 
-    /// `s2 H + s k + s' k'` of every block, on all cores.
+    /// `s2 H + s k + s' k'` of every block, query by query, on all cores.
     fn secret_products(
         &self,
         collection: &BlindCollection,
         ready: &Ready,
-        opening: &Opening,
-    ) -> Result<Vec<Vec<u64>>, ClientError> {
+        openings: &[Opening],
+    ) -> Result<Vec<Vec<Vec<u64>>>, ClientError> {
         let numbers: Vec<usize> = (0..collection.blocks().len()).collect();
         let some = |numbers: &[usize]| {
             let made: Vec<BlockSecrets> = numbers
@@ -212,14 +250,21 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
                 .iter()
                 .filter_map(|&number| ready.kept.get(number).or_else(|| made.next()))
                 .collect();
-            let mut products = Vec::with_capacity(numbers.len());
-            collection
-                .keys()
-                .secret_products(opening, &secrets, |_, places| products.push(places.to_vec()));
-            Ok::<_, ClientError>(products)
+            let of = |opening: &Opening| {
+                let mut products = Vec::with_capacity(numbers.len());
+                let each = |_: usize, places: &[u64]| products.push(places.to_vec());
+                collection.keys().secret_products(opening, &secrets, each);
+                products
+            };
+            Ok::<_, ClientError>(openings.iter().map(of).collect())
         };
-        let parts: Result<Vec<_>, ClientError> = numbers.par_chunks(TOGETHER).map(some).collect();
-        Ok(parts?.concat())
+        let parts: Result<Vec<Vec<Vec<Vec<u64>>>>, ClientError> =
+            numbers.par_chunks(TOGETHER).map(some).collect();
+        let mut products = vec![Vec::with_capacity(numbers.len()); openings.len()];
+        for part in parts? {
+            products.iter_mut().zip(part).for_each(|(all, more)| all.extend(more));
+        }
+        Ok(products)
     }
 
     fn block_secrets(

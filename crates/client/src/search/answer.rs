@@ -28,7 +28,8 @@ impl Timings {
 }
 
 /// What a search cost and what the server saw of it. Where the server had forgotten the session
-/// and the request was made again, bytes and times of both requests.
+/// and the request was made again, bytes and times of both requests; where a message carried several
+/// queries, the share of one.
 #[derive(Clone, Default, Debug)]
 pub struct Cost {
     /// Bytes of requests.
@@ -53,6 +54,19 @@ pub struct Cost {
     pub plan: Option<Plan>,
     /// Wall time by phase.
     pub timings: Timings,
+}
+
+impl Cost {
+    /// Bytes and times of one of so many queries that went together.
+    pub(crate) fn shared_by(mut self, queries: usize) -> Self {
+        let Timings { encrypt, server, .. } = &mut self.timings;
+        for time in [encrypt, server] {
+            *time /= queries as u32;
+        }
+        self.bytes_up /= queries;
+        self.bytes_down /= queries;
+        self
+    }
 }
 
 /// A document that was found.

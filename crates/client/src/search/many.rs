@@ -1,7 +1,7 @@
 //! Many queries at once.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
@@ -29,40 +29,45 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         parallel: usize,
         each: impl FnMut(usize, Answer) -> ControlFlow<()>,
     ) -> Result<(), ClientError> {
-        let search = |row: usize| self.search(collection, queries.row(row), options);
-        search_many(queries.rows(), parallel, search, each)
+        let search = |rows: Range<usize>| -> Vec<Result<Answer, ClientError>> {
+            rows.map(|row| self.search(collection, queries.row(row), options)).collect()
+        };
+        search_many(queries.rows(), 1, parallel, search, each)
     }
 }
 
-/// Runs `search` for every query, up to `parallel` at a time; the rest is as for
-/// [`Searcher::search_many`].
+/// Runs `search` for so many queries at a time, and up to `parallel` of these at a time; it returns their
+/// answers in order, up to the first that failed. The rest is as for [`Searcher::search_many`].
 ///
 /// # Errors
 /// That of the first query, in order, that fails. Answers to those before it were handed over.
-pub fn search_many(
+pub(crate) fn search_many(
     queries: usize,
+    together: usize,
     parallel: usize,
-    search: impl Fn(usize) -> Result<Answer, ClientError> + Sync,
+    search: impl Fn(Range<usize>) -> Vec<Result<Answer, ClientError>> + Sync,
     mut each: impl FnMut(usize, Answer) -> ControlFlow<()>,
 ) -> Result<(), ClientError> {
+    let groups = queries.div_ceil(together);
     let next = AtomicUsize::new(0);
-    let end = || next.store(queries, Ordering::Relaxed);
+    let end = || next.store(groups, Ordering::Relaxed);
     let (done, answers) = mpsc::channel();
-    let parallel = parallel.clamp(1, queries.max(1));
+    let parallel = parallel.clamp(1, groups.max(1));
     let work = |done: mpsc::Sender<_>| {
         let alone = (parallel > 1).then(|| ThreadPoolBuilder::new().num_threads(1).build());
         let alone = alone.and_then(Result::ok); // without threads to spare, as it comes
         loop {
-            let row = next.fetch_add(1, Ordering::Relaxed);
-            if row >= queries {
+            let group = next.fetch_add(1, Ordering::Relaxed);
+            if group >= groups {
                 return;
             }
-            let search = || search(row);
-            let answer = alone.as_ref().map_or_else(search, |pool| pool.install(search));
-            if answer.is_err() {
+            let rows = group * together..queries.min((group + 1) * together);
+            let search = || search(rows.clone());
+            let answers = alone.as_ref().map_or_else(search, |pool| pool.install(search));
+            if answers.iter().any(Result::is_err) {
                 end();
             }
-            let _ = done.send((row, answer));
+            let _ = done.send((group, answers));
         }
     };
     std::thread::scope(|scope| {
@@ -73,12 +78,14 @@ pub fn search_many(
         drop(done);
         let mut early = BTreeMap::new();
         let mut expected = 0;
-        for (row, answer) in answers {
-            early.insert(row, answer);
-            while let Some(answer) = early.remove(&expected) {
-                if each(expected, answer?).is_break() {
-                    end();
-                    return Ok(());
+        for (group, answers) in answers {
+            early.insert(group, answers);
+            while let Some(answers) = early.remove(&expected) {
+                for (row, answer) in (expected * together..).zip(answers) {
+                    if each(row, answer?).is_break() {
+                        end();
+                        return Ok(());
+                    }
                 }
                 expected += 1;
             }

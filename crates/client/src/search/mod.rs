@@ -25,7 +25,7 @@ use shard_rlwe::fill_from_os;
 
 pub use self::answer::{Answer, Cost, Hit, Timings};
 use self::coefficients::{Coefficients, MergeSession};
-pub use self::many::search_many;
+pub(crate) use self::many::search_many;
 pub use self::options::{LayoutChoice, SearchOptions};
 pub(crate) use self::rank::grid;
 use self::rotate::{ActiveCell, RotatedQuery};

@@ -1,5 +1,7 @@
 //! Blind collections between client and server: what is published is found, by owners and readers.
 
+use std::ops::ControlFlow;
+
 use shard_client::remote::{Published, diagnose, pull};
 use shard_client::vault::{KdfCost, Vault};
 use shard_client::{
@@ -101,6 +103,45 @@ fn a_search_sends_and_receives_the_same_bytes_for_every_query() {
     }
     sizes.dedup();
     assert_eq!(sizes.len(), 1, "{sizes:?}");
+}
+
+#[test]
+fn a_batch_finds_what_single_searches_find_in_messages_of_eight() {
+    let served = Served::new(None);
+    let mut owner = Owner::blind(3, 37);
+    owner.publish(&*served).unwrap();
+    let (searcher, collection, queries) =
+        (searcher(&*served), collection(&owner), owner.queries(19));
+    let alone: Vec<Answer> = (0..19)
+        .map(|row| searcher.search(&collection, queries.row(row), &all()).unwrap())
+        .collect();
+    // One query more or less in a message makes no difference, nor do block secrets that are not kept.
+    let keeps_nothing = self::searcher(&*served).with_secret_bytes(0);
+    for (parallel, messages, with) in [(0, 3, &searcher), (1, 3, &keeps_nothing), (5, 5, &searcher)]
+    {
+        with.search(&collection, queries.row(0), &all()).unwrap();
+        served.take_seen();
+        let mut seen = Vec::new();
+        let each = |row: usize, answer: Answer| {
+            assert_exact(&answer, queries.row(row), &owner);
+            assert_eq!(answer.cost.blocks, alone[row].cost.blocks);
+            assert!(answer.cost.bytes_up <= alone[row].cost.bytes_up, "its share of the message");
+            let ids = |answer: &Answer| -> Vec<String> {
+                answer.hits.iter().map(|hit| hit.id.clone()).collect()
+            };
+            assert_eq!(ids(&answer), ids(&alone[row]));
+            seen.push(row);
+            ControlFlow::Continue(())
+        };
+        with.search_many(&collection, &queries, &all(), parallel, each).unwrap();
+        assert!(seen.into_iter().eq(0..19));
+        let sent = served.take_seen();
+        assert_eq!(sent.len(), messages, "{sent:?}");
+    }
+    let narrow = shard_geometry::VectorSet::new(3, vec![1.0; 9]).unwrap();
+    let each = |_, _| ControlFlow::Continue(());
+    searcher.search_many(&collection, &narrow, &all(), 1, each).unwrap_err();
+    assert!(served.take_seen().is_empty(), "what does not fit is not sent");
 }
 
 #[test]

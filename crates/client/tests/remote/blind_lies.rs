@@ -1,5 +1,6 @@
 //! Servers of blind collections that lie: an alarm, or the right result.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use shard_client::{ClientError, SearchOptions, Transport};
@@ -57,12 +58,17 @@ pub fn published() -> (std::sync::Arc<Served>, Owner) {
     (served, owner)
 }
 
-/// The numbers of the only answer of a message.
-fn numbers(message: &[u8]) -> Vec<u8> {
+/// The numbers of the answers of a message.
+fn all_numbers(message: &[u8], queries: usize) -> Vec<Vec<u8>> {
     let limits = Limits::default();
     let found = (0..=message.len() / BLOCK)
-        .find_map(|blocks| BlindAnswer::decode(message, 1, blocks * BLOCK, &limits).ok());
-    found.expect("an answer of whole blocks").into_answers().remove(0)
+        .find_map(|blocks| BlindAnswer::decode(message, queries, blocks * BLOCK, &limits).ok());
+    found.expect("answers of whole blocks").into_answers()
+}
+
+/// The numbers of the only answer of a message.
+fn numbers(message: &[u8]) -> Vec<u8> {
+    all_numbers(message, 1).remove(0)
 }
 
 pub fn with_numbers(message: &[u8], lie: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
@@ -135,6 +141,38 @@ fn a_false_answer_is_an_alarm() {
         assert!(matches!(error, ClientError::Forged), "{name}: {error}");
         liar.lies(false);
         search_with(&searcher, &mut owner).unwrap();
+    }
+}
+
+/// Answers before it are used, none after it is, and however many are false, one set of checks is spent.
+#[test]
+fn a_false_answer_among_those_of_a_message_is_an_alarm() {
+    let (served, mut owner) = published();
+    let queries = owner.queries(6);
+    type Lie = (usize, fn(&mut Vec<Vec<u8>>));
+    let lies: [Lie; 3] = [
+        (2, |answers| answers[2..].iter_mut().for_each(|answer| add(answer, 3, HALF))),
+        (0, |answers| answers.swap(0, 1)),
+        (5, |answers| answers[5] = answers[4].clone()),
+    ];
+    for (honest, lie) in lies {
+        let liar = Liar::new(&served, MessageKind::BlindAnswer, |message| {
+            let mut answers = all_numbers(&message, 6);
+            lie(&mut answers);
+            BlindAnswer::new(answers).encode()
+        });
+        let (searcher, collection) = (searcher(&liar), collection(&owner));
+        let mut seen = 0;
+        let each = |_, _| {
+            seen += 1;
+            ControlFlow::Continue(())
+        };
+        let options = SearchOptions::default();
+        let error = searcher.search_many(&collection, &queries, &options, 1, each).unwrap_err();
+        assert!(matches!(error, ClientError::Forged), "{error}");
+        assert_eq!(seen, honest);
+        liar.lies(false);
+        search_with(&searcher, &mut owner).expect("the other set is left");
     }
 }
 

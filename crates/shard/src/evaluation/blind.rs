@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use shard_audit::baselines::Run;
 use shard_audit::quality::{Bootstrap, Qrels, SystemQuality, evaluate};
-use shard_client::{ClientError, Progress, SearchOptions};
+use shard_client::{Answer, ClientError, Progress, SearchOptions};
 use shard_geometry::{dot_f64, exact_top_k};
 use shard_server::Embedded;
 
@@ -24,11 +24,21 @@ pub(super) fn compare(
         (0..).zip(documents.ids()).map(|(row, id)| (id.as_str(), row)).collect();
     let count = queries.ids().len();
     let search = SearchOptions { top: DEPTH, ..options.search.clone() };
-    let (mut answers, mut found, mut exact) = (Vec::new(), Vec::new(), Vec::new());
+    let mut answers: Vec<Answer> = Vec::with_capacity(count);
+    let mut watched = ControlFlow::Continue(());
+    let each = |number: usize, answer: Answer| {
+        answers.push(answer);
+        watched = (options.watch)(Progress { done: number as u64 + 1, total: count as u64 });
+        watched
+    };
+    searcher.search_many(queries.vectors(), &search, 1, each)?;
+    if watched.is_break() {
+        return Err(ClientError::Cancelled.into());
+    }
+    let (mut found, mut exact) = (Vec::new(), Vec::new());
     let mut max_abs_error = 0.0_f64;
-    for number in 0..count {
+    for (number, answer) in answers.iter().enumerate() {
         let query = queries.vectors().row(number);
-        let answer = searcher.search(query, &search)?;
         let hits: Vec<Scored> =
             answer.hits.iter().map(|hit| (rows[hit.id.as_str()], hit.score)).collect();
         for &(row, score) in &hits {
@@ -38,11 +48,6 @@ pub(super) fn compare(
         let best = exact_top_k(documents.vectors(), query, DEPTH)?;
         exact.push(best.iter().map(|hit| (hit.row, hit.score)).collect::<Vec<Scored>>());
         found.push(hits);
-        answers.push(answer);
-        let progress = Progress { done: number as u64 + 1, total: count as u64 };
-        if (options.watch)(progress) == ControlFlow::Break(()) {
-            return Err(ClientError::Cancelled.into());
-        }
     }
     let named = |rankings: &[Vec<Scored>]| -> Run {
         let names = |hits: &Vec<Scored>| {
