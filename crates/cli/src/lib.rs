@@ -26,6 +26,8 @@ pub use args::LayoutName;
 pub use args::{Arguments, Command};
 #[doc(hidden)]
 pub use args::{PlanArguments, cells, positive};
+#[doc(hidden)]
+pub use commands::init::ProtectionName;
 pub use usage::wrong_usage;
 
 /// Runs something and says how it ended: 0 done, 1 failed (one line on standard error says why, and

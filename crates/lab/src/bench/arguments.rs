@@ -8,7 +8,7 @@ use shard_client::{CellCount, LayoutChoice, SearchOptions};
 use shard_rlwe::slots::{SlotsParameterError, SlotsParameters};
 use shard_rlwe::{ParameterError, RingDegree};
 
-use shard_cli::{LayoutName, PlanArguments, cells, positive};
+use shard_cli::{LayoutName, PlanArguments, ProtectionName, cells, positive};
 
 use super::blind::Blind;
 use super::moduli::Moduli;
@@ -223,6 +223,9 @@ pub struct Parameters {
 pub struct Serve {
     #[command(flatten)]
     pub corpus: CorpusArguments,
+    /// How vectors are protected
+    #[arg(long, default_value = "rotated", value_enum)]
+    pub protection: ProtectionName,
     #[command(flatten)]
     pub plan: PlanArguments,
     /// Searches that are under way at once
@@ -247,6 +250,9 @@ pub struct Serve {
     /// Connections that the clients share
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = positive)]
     pub connections: usize,
+    /// Requests that the server computes at a time; 0 for one per core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub workers: usize,
 }
 
 #[derive(Args)]
@@ -269,6 +275,9 @@ pub struct Network {
 
 #[derive(Args)]
 pub struct Crash {
+    /// How vectors are protected
+    #[arg(long, default_value = "rotated", value_enum)]
+    pub protection: ProtectionName,
     /// Kills
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = positive)]
     pub rounds: usize,
@@ -288,6 +297,9 @@ pub struct Crash {
 
 #[derive(Args)]
 pub struct Hostile {
+    /// How vectors are protected
+    #[arg(long, default_value = "rotated", value_enum)]
+    pub protection: ProtectionName,
     /// Rows that the server holds
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = positive)]
     pub rows: usize,

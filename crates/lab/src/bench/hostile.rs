@@ -4,7 +4,9 @@
 //! limits let through, and some that they do not. Reported are, for each, how long the answer took
 //! and how much memory the server held meanwhile, and whether it went on to answer an honest
 //! search rightly. Ciphertexts are made of random bytes: any bytes are a ciphertext of something,
-//! and cost the same.
+//! and cost the same. `--protection blind` sends what a blind collection can be sent ([`blind`]).
+
+mod blind;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -30,6 +32,7 @@ use shard_rlwe::{
 use super::arguments::Hostile;
 use super::crash::{CELLS, FIRST, LATER, Versions, activate, misscored, publish, publish_rows};
 use super::served::{Served, Site, shard};
+use shard_cli::ProtectionName;
 use shard_cli::output::{Output, bytes, progress, table};
 
 const COLLECTION: &str = "hostile";
@@ -72,20 +75,10 @@ pub fn run(arguments: &Hostile, output: &Output<'_>) -> Result<()> {
     let site = Site::new(directory.path())?;
     let server = site.start(shard()?, "127.0.0.1:0", &[])?;
     let remote = Remote::connect(server.options_once(COLLECTION)?)?;
-    let rows = fill(&remote, arguments)?;
-    let maker = Maker { width: arguments.dim, rows: arguments.rows, limits: Limits::default() };
-
-    let mut attempts = Vec::new();
-    let mut wrong = 0;
-    let bar = progress("asking", Maker::REQUESTS.len());
-    for (name, make) in Maker::REQUESTS {
-        let message = make(&maker).with_context(|| (*name).to_owned())?;
-        attempts.push(attempt(&server, &remote, name, message)?);
-        wrong += misscored(&remote, &sample(&rows), EPOCH, arguments.dim)
-            .with_context(|| format!("after the request {name:?} the server does not score"))?;
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
+    let (attempts, wrong) = match arguments.protection {
+        ProtectionName::Rotated => rotated(arguments, &server, &remote)?,
+        ProtectionName::Blind => blind::attempts(arguments, &server, &remote)?,
+    };
     let panics = metric(&remote.metrics()?, "shard_refusals_total{class=\"internal\"}");
 
     let lines: Vec<Vec<String>> = attempts.iter().map(line).collect();
@@ -109,6 +102,24 @@ pub fn run(arguments: &Hostile, output: &Output<'_>) -> Result<()> {
         bail!("the server did not stay sound");
     }
     Ok(())
+}
+
+/// Every request, and how many honest scores were wrong after one of them.
+fn rotated(arguments: &Hostile, server: &Served, remote: &Remote) -> Result<(Vec<Attempt>, usize)> {
+    let rows = fill(remote, arguments)?;
+    let maker = Maker { width: arguments.dim, rows: arguments.rows, limits: Limits::default() };
+    let mut attempts = Vec::new();
+    let mut wrong = 0;
+    let bar = progress("asking", Maker::REQUESTS.len());
+    for (name, make) in Maker::REQUESTS {
+        let message = make(&maker).with_context(|| (*name).to_owned())?;
+        attempts.push(attempt(server, remote, name, message)?);
+        wrong += misscored(remote, &sample(&rows), EPOCH, arguments.dim)
+            .with_context(|| format!("after the request {name:?} the server does not score"))?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok((attempts, wrong))
 }
 
 /// The value of a metric; 0 while there is none.

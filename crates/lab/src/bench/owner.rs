@@ -1,15 +1,17 @@
 //! A throw-away vault and everything a search needs of it.
 
+use std::collections::HashMap;
+
 use anyhow::{Result, bail};
 use rand::TryRng;
 use rand::rand_core::UnwrapErr;
 use rand::rngs::SysRng;
 use shard_client::vault::{KdfCost, MIN_KEY_FILE_BYTES, Unlock, Vault};
 use shard_client::{
-    CellCount, Choice, Collection, Documents, Hit, SearchOptions, Settings, create_vault, ingest,
-    published_rows,
+    Answer, BlindCollection, CellCount, Choice, Collection, Documents, Hit, SearchOptions,
+    Settings, create_vault, ingest, published_rows, stored_documents,
 };
-use shard_geometry::VectorSet;
+use shard_geometry::{VectorSet, dot_f64, exact_top_k};
 use shard_protocol::RowBatch;
 use tempfile::TempDir;
 use zeroize::Zeroizing;
@@ -49,19 +51,7 @@ impl Owner {
             bail!("{count} cells of {held} documents");
         }
 
-        let directory = tempfile::Builder::new().prefix("shard-bench-").tempdir()?;
-        let mut rng = UnwrapErr(SysRng);
-        let mut key = Zeroizing::new(vec![0; MIN_KEY_FILE_BYTES]);
-        SysRng.try_fill_bytes(&mut key)?;
-        let path = directory.path().join("vault");
-        let mut vault =
-            create_vault(&path, &Unlock::KeyFile(key), KdfCost::default(), &settings, &mut rng)?;
-        let ids: Vec<String> = (0..documents.rows()).map(|row| row.to_string()).collect();
-        let to_ingest = Documents { ids: &ids, vectors: &documents, sample_queries: None };
-        let bar = progress_of_time("protecting");
-        let done = ingest(&mut vault, &to_ingest, &follow(&bar), &mut rng);
-        bar.finish_and_clear();
-        done?;
+        let (directory, vault) = vault_of(&settings, &documents)?;
         let collection = Collection::open(&vault)?;
         let rows = published_rows(&vault)?;
         Ok(Self { vault, collection, rows, queries, options, _directory: directory })
@@ -76,4 +66,73 @@ impl Owner {
     pub fn in_the_clear(&self, query: &[f32]) -> Result<Vec<Hit>> {
         Ok(self.collection.search_in_the_clear(&self.rows, query, &self.options)?)
     }
+}
+
+/// The data owner of a blind collection.
+pub struct BlindOwner {
+    pub vault: Vault,
+    /// Where the vault is, until the run ends.
+    _directory: TempDir,
+}
+
+impl BlindOwner {
+    /// Protects documents, whose ids are their numbers.
+    pub fn of(documents: &VectorSet) -> Result<Self> {
+        let (directory, vault) = vault_of(&Settings::blind(), documents)?;
+        Ok(Self { vault, _directory: directory })
+    }
+}
+
+/// A blind collection at one commit, and what is true of it.
+pub struct Truth {
+    pub collection: BlindCollection,
+    ids: HashMap<String, usize>,
+    documents: VectorSet,
+}
+
+impl Truth {
+    /// A vault as it is now.
+    pub fn of(vault: &Vault) -> Result<Self> {
+        let collection = BlindCollection::open(vault)?;
+        let (ids, documents) = stored_documents(vault)?;
+        let ids = ids.into_iter().enumerate().map(|(row, id)| (id, row)).collect();
+        Ok(Self { collection, ids, documents })
+    }
+
+    /// The documents.
+    pub fn documents(&self) -> &VectorSet {
+        &self.documents
+    }
+
+    /// Whether an answer is that of exact search: the scores of the best documents, and documents that
+    /// have these scores. Equal rows may stand for each other.
+    pub fn is_answered_by(&self, query: &[f32], answer: &Answer) -> Result<bool> {
+        let bound = answer.error_bound + answer.precision;
+        let best = exact_top_k(&self.documents, query, answer.hits.len())?;
+        let exact = answer.hits.iter().zip(&best).all(|(hit, best)| {
+            let product = |&row: &usize| dot_f64(query, self.documents.row(row));
+            let own = self.ids.get(&hit.id).map(product);
+            (hit.score - best.score).abs() <= bound
+                && own.is_some_and(|own| (hit.score - own).abs() <= bound)
+        });
+        Ok(exact && !best.is_empty())
+    }
+}
+
+/// A vault of documents in a place of its own.
+fn vault_of(settings: &Settings, documents: &VectorSet) -> Result<(TempDir, Vault)> {
+    let directory = tempfile::Builder::new().prefix("shard-bench-").tempdir()?;
+    let mut rng = UnwrapErr(SysRng);
+    let mut key = Zeroizing::new(vec![0; MIN_KEY_FILE_BYTES]);
+    SysRng.try_fill_bytes(&mut key)?;
+    let path = directory.path().join("vault");
+    let mut vault =
+        create_vault(&path, &Unlock::KeyFile(key), KdfCost::default(), settings, &mut rng)?;
+    let ids: Vec<String> = (0..documents.rows()).map(|row| row.to_string()).collect();
+    let to_ingest = Documents { ids: &ids, vectors: documents, sample_queries: None };
+    let bar = progress_of_time("protecting");
+    let done = ingest(&mut vault, &to_ingest, &follow(&bar), &mut rng);
+    bar.finish_and_clear();
+    done?;
+    Ok((directory, vault))
 }

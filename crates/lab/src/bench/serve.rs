@@ -4,7 +4,11 @@
 //! so the figure is of both: what one machine does when it plays every part. In a closed loop each
 //! client asks again as soon as it has its answer. In an open loop searches arrive at random at a
 //! given rate, and a search's time counts from its arrival, so that a queue shows.
+//!
+//! What a blind collection answers is compared with exact search afterwards; of rotated ones
+//! `bench rerank` does it.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -16,12 +20,15 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rayon::ThreadPoolBuilder;
 use serde::Serialize;
+use shard_cli::ProtectionName;
 use shard_client::remote::{PublishOptions, Remote, publish};
-use shard_client::{Collection, SearchOptions, Searcher};
+use shard_client::vault::Vault;
+use shard_client::{Answer, BlindSearcher, ClientError, Hints, SearchOptions, Searcher};
+use shard_geometry::VectorSet;
 
 use super::arguments::Serve;
 use super::corpus::Corpus;
-use super::owner::Owner;
+use super::owner::{BlindOwner, Owner, Truth};
 use super::served::{Served, Site, shard};
 use shard_cli::output::{Output, bytes, follow, percentile, progress, table};
 
@@ -77,37 +84,111 @@ struct Report {
     rows: usize,
     dimensions: usize,
     candidates: usize,
+    /// Queries whose answers were compared with exact search, and those that differed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compared: Option<Compared>,
     /// Seconds that publishing took.
     publish_seconds: f64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     ramp: Vec<Load>,
 }
 
+#[derive(Serialize)]
+struct Compared {
+    queries: usize,
+    different: usize,
+}
+
+/// What is searched.
+enum Target {
+    Rotated(Box<Owner>),
+    Blind { owner: BlindOwner, truth: Box<Truth>, queries: VectorSet, options: SearchOptions },
+}
+
+/// How one client asks.
+type Search<'a> = Box<dyn Fn(&[f32]) -> Result<Answer, ClientError> + Send + Sync + 'a>;
+
+impl Target {
+    fn of(arguments: &Serve) -> Result<Self> {
+        let corpus = Corpus::of(&arguments.corpus)?;
+        let options = SearchOptions {
+            candidates: Some(arguments.corpus.candidates),
+            probe: arguments.nprobe,
+            objective: arguments.plan.objective(),
+            layout: arguments.plan.layout(),
+            ..SearchOptions::default()
+        };
+        if arguments.protection == ProtectionName::Rotated {
+            return Ok(Self::Rotated(Box::new(Owner::of(&arguments.corpus, options, corpus)?)));
+        }
+        let owner = BlindOwner::of(&corpus.documents)?;
+        let truth = Box::new(Truth::of(&owner.vault)?);
+        let options = SearchOptions::default();
+        Ok(Self::Blind { owner, truth, queries: corpus.queries, options })
+    }
+
+    fn vault(&self) -> &Vault {
+        match self {
+            Self::Rotated(owner) => &owner.vault,
+            Self::Blind { owner, .. } => &owner.vault,
+        }
+    }
+
+    fn rows(&self) -> usize {
+        match self {
+            Self::Rotated(owner) => owner.rows.rows().len(),
+            Self::Blind { truth, .. } => truth.documents().rows(),
+        }
+    }
+
+    fn queries(&self) -> &VectorSet {
+        match self {
+            Self::Rotated(owner) => &owner.queries,
+            Self::Blind { queries, .. } => queries,
+        }
+    }
+
+    /// Through a connection, with what outlives a request in place.
+    fn searcher(&self, server: Remote) -> Result<Search<'_>> {
+        Ok(match self {
+            Self::Rotated(owner) => {
+                let searcher = Searcher::new(server);
+                Box::new(move |query| searcher.search(&owner.collection, query, &owner.options))
+            }
+            Self::Blind { truth, queries, options, .. } => {
+                let searcher = BlindSearcher::new(server, Hints::in_memory());
+                searcher.search(&truth.collection, queries.row(0), options)?;
+                Box::new(move |query| searcher.search(&truth.collection, query, options))
+            }
+        })
+    }
+}
+
 pub fn run(arguments: &Serve, output: &Output<'_>) -> Result<()> {
     if arguments.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
         bail!("--rate: must be a positive number of searches per second");
     }
-    let corpus = Corpus::of(&arguments.corpus)?;
-    let options = SearchOptions {
-        candidates: Some(arguments.corpus.candidates),
-        probe: arguments.nprobe,
-        objective: arguments.plan.objective(),
-        layout: arguments.plan.layout(),
-        ..SearchOptions::default()
-    };
-    let owner = Owner::of(&arguments.corpus, options, corpus)?;
+    let target = Target::of(arguments)?;
     let directory = tempfile::Builder::new().prefix("shard-bench-").tempdir()?;
-    let server = Site::new(directory.path())?.start(shard()?, "127.0.0.1:0", &[])?;
+    let more = ["--workers", &arguments.workers.to_string()];
+    let server = Site::new(directory.path())?.start(shard()?, "127.0.0.1:0", &more)?;
 
     let start = Instant::now();
-    let bar = progress("publishing", owner.rows.rows().len());
+    let bar = progress("publishing", target.rows());
     let connection = server.connect("bench")?;
-    let options = PublishOptions::default();
-    publish(&owner.vault, options, &connection, &follow(&bar))?;
+    publish(target.vault(), PublishOptions::default(), &connection, &follow(&bar))?;
     bar.finish_and_clear();
     let publish_seconds = start.elapsed().as_secs_f64();
 
-    let bench = LoadTest { owner: &owner, server: &server, connections: arguments.connections };
+    let searchers = (0..arguments.connections)
+        .map(|_| target.searcher(server.connect("bench")?))
+        .collect::<Result<Vec<_>>>()?;
+    let bench = LoadTest {
+        queries: target.queries(),
+        server: &server,
+        searchers,
+        first: Mutex::new(BTreeMap::new()),
+    };
     let warm_up = Duration::from_secs(arguments.warm_up);
     if !warm_up.is_zero() {
         bench.measure(arguments.concurrency, None, warm_up)?;
@@ -137,14 +218,28 @@ pub fn run(arguments: &Serve, output: &Output<'_>) -> Result<()> {
         &lines,
     ))?;
     output.line("client ms, server ms: CPU time of one search on either side")?;
+    let compared = bench.compared(&target)?;
+    if let Some(Compared { queries, different }) = &compared {
+        output.line(format!("{queries} queries compared with exact search: {different} differ"))?;
+    }
+    let different = compared.as_ref().map_or(0, |compared| compared.different);
+    let candidates = match &target {
+        Target::Rotated(_) => arguments.corpus.candidates,
+        Target::Blind { .. } => target.rows(),
+    };
     output.result(&Report {
         load,
-        rows: owner.rows.rows().len(),
-        dimensions: owner.queries.width(),
-        candidates: arguments.corpus.candidates,
+        rows: target.rows(),
+        dimensions: target.queries().width(),
+        candidates,
+        compared,
         publish_seconds,
         ramp,
-    })
+    })?;
+    if different > 0 {
+        bail!("the answers are not those of exact search");
+    }
+    Ok(())
 }
 
 fn line(load: &Load) -> Vec<String> {
@@ -166,9 +261,12 @@ fn line(load: &Load) -> Vec<String> {
 }
 
 struct LoadTest<'a> {
-    owner: &'a Owner,
+    queries: &'a VectorSet,
     server: &'a Served,
-    connections: usize,
+    /// One for every connection.
+    searchers: Vec<Search<'a>>,
+    /// The first answer to every query.
+    first: Mutex<BTreeMap<usize, Answer>>,
 }
 
 /// What the clients of one load noted.
@@ -181,11 +279,20 @@ struct Noted {
 }
 
 impl LoadTest<'_> {
+    /// Compares what was answered with exact search, where it must be the same.
+    fn compared(&self, target: &Target) -> Result<Option<Compared>> {
+        let Target::Blind { truth, .. } = target else { return Ok(None) };
+        let first = self.first.lock().expect("clients do not panic");
+        let mut different = 0;
+        for (&query, answer) in first.iter() {
+            let exact = truth.is_answered_by(self.queries.row(query), answer)?;
+            different += usize::from(!exact);
+        }
+        Ok(Some(Compared { queries: first.len(), different }))
+    }
+
     fn measure(&self, concurrency: usize, rate: Option<f64>, time: Duration) -> Result<Load> {
-        let count = self.connections.min(concurrency);
-        let searchers: Vec<Searcher<Remote>> = (0..count)
-            .map(|_| Ok(Searcher::new(self.server.connect("bench")?)))
-            .collect::<Result<_>>()?;
+        let searchers = &self.searchers[..self.searchers.len().min(concurrency)];
         let noted = Mutex::new(Noted::default());
         let next = AtomicUsize::new(0);
         let memory_start = self.server.resident_bytes()?;
@@ -240,13 +347,12 @@ impl LoadTest<'_> {
     /// One client: searches until the end.
     fn client(
         &self,
-        searcher: &Searcher<Remote>,
+        searcher: &Search<'_>,
         end: Instant,
         next: &AtomicUsize,
         arrivals: Option<&Mutex<Arrivals>>,
         noted: &Mutex<Noted>,
     ) {
-        let collection: &Collection = &self.owner.collection;
         // As clients on machines of their own would, without sharing the pieces of their work.
         let alone = ThreadPoolBuilder::new().num_threads(1).build().expect("one more thread");
         loop {
@@ -261,8 +367,8 @@ impl LoadTest<'_> {
             if begun >= end {
                 return;
             }
-            let query = self.owner.query(next.fetch_add(1, Ordering::Relaxed));
-            let answer = alone.install(|| searcher.search(collection, query, &self.owner.options));
+            let query = next.fetch_add(1, Ordering::Relaxed) % self.queries.rows();
+            let answer = alone.install(|| searcher(self.queries.row(query)));
             let milliseconds = begun.elapsed().as_secs_f64() * 1e3;
             let mut noted = noted.lock().expect("clients do not panic");
             match answer {
@@ -270,6 +376,9 @@ impl LoadTest<'_> {
                     noted.milliseconds.push(milliseconds);
                     let cost = &answer.cost;
                     noted.bytes += cost.bytes_up + cost.bytes_down + cost.bytes_once;
+                    drop(noted);
+                    let mut first = self.first.lock().expect("clients do not panic");
+                    first.entry(query).or_insert(answer);
                 }
                 Err(error) => {
                     noted.errors += 1;

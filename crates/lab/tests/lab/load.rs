@@ -20,6 +20,87 @@ fn a_server_that_is_killed_keeps_what_it_acknowledged() {
 }
 
 #[test]
+fn a_server_that_is_killed_keeps_the_blind_collection_it_acknowledged() {
+    let desk = Desk::new();
+    let report = parsed(&desk.succeeds(&[
+        "bench",
+        "crash",
+        "--protection",
+        "blind",
+        "--rounds",
+        "6",
+        "--rows",
+        "300",
+        "--dim",
+        "32",
+        "--json",
+        "-",
+    ]));
+    assert_eq!(number(&report, "rounds"), 6.0);
+    for fault in ["lost", "misscored", "damaged"] {
+        assert_eq!(number(&report, fault), 0.0, "{report}");
+    }
+    for work in ["acknowledged", "searches", "compactions", "restart_ms_max"] {
+        assert!(number(&report, work) > 0.0, "{report}");
+    }
+}
+
+#[test]
+fn a_blind_collection_withstands_the_worst_messages() {
+    let desk = Desk::new();
+    let report = parsed(&desk.succeeds(&[
+        "bench",
+        "hostile",
+        "--protection",
+        "blind",
+        "--rows",
+        "500",
+        "--dim",
+        "32",
+        "--json",
+        "-",
+    ]));
+    assert_eq!((number(&report, "panics"), number(&report, "misscored")), (0.0, 0.0), "{report}");
+    let answers: Vec<String> = report["attempts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["answer"].to_string())
+        .collect();
+    for expected in ["above the limit of 8", "pull and ask again", "block-mib", "no such blob"] {
+        assert!(answers.iter().any(|answer| answer.contains(expected)), "{expected}: {answers:?}");
+    }
+    assert!(answers.last().unwrap().contains("is no block of commit"), "{answers:?}");
+}
+
+#[test]
+fn a_load_on_a_blind_collection_is_answered_as_exact_search_does() {
+    let desk = Desk::new();
+    let report = parsed(&desk.succeeds(&[
+        "bench",
+        "serve",
+        "--protection",
+        "blind",
+        "--rows",
+        "600",
+        "--dim",
+        "32",
+        "--concurrency",
+        "4",
+        "--seconds",
+        "1",
+        "--warm-up",
+        "0",
+        "--json",
+        "-",
+    ]));
+    assert_eq!((number(&report, "errors"), number(&report, "candidates")), (0.0, 600.0));
+    let compared = &report["compared"];
+    assert_eq!((number(compared, "different"), number(compared, "queries") > 0.0), (0.0, true));
+    assert!(number(&report["cpu_ms_per_search"], "server") > 0.0, "{report}");
+}
+
+#[test]
 fn a_load_is_reported_with_every_figure() {
     let desk = Desk::new();
     let report = parsed(&desk.succeeds(&[

@@ -12,15 +12,21 @@
 //! only their MACs; snapshots that were acknowledged are verified, and in the end the directory.
 //! A server that ends by itself, or refuses what it should do, fails the run as well.
 //!
+//! `--protection blind` does the same to a blind collection ([`blind`]): one client changes documents
+//! and publishes them, now and then under new keys, two search all the while, and one compacts and
+//! takes snapshots.
+//!
 //! SIGKILL ends the process and not the machine: what the process had handed to the operating
 //! system survives. That a commit is on the disk when it is acknowledged rests on redb, which
 //! syncs before a commit returns.
 
+mod blind;
 mod check;
 mod ledger;
 mod work;
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,10 +38,13 @@ use shard_protocol::Epoch;
 
 use super::arguments::Crash;
 use super::served::{Served, Site, shard};
-pub use check::misscored;
+pub use check::{misscored, state};
 pub use ledger::{CELLS, Versions};
 use shard_cli::output::{Output, progress};
 pub use work::{FIRST, LATER, activate, publish, publish_rows};
+
+use shard_cli::ProtectionName;
+use shard_cli::output::percentile;
 
 use ledger::{Faults, mix};
 use work::{Rekeyer, Writer};
@@ -81,35 +90,86 @@ struct Report {
     seconds: f64,
 }
 
+/// Clients of a server that is killed under them, and what they know.
+trait Clients {
+    /// Gives the server what it holds first.
+    fn fill(&mut self, server: &Served) -> Result<()>;
+
+    /// Works on the server until it is killed, after so long. What a client was doing at that moment
+    /// fails, and is in doubt. Returns the snapshots that were acknowledged.
+    fn round(&mut self, server: &mut Served, round: usize, life: Duration) -> Result<Vec<String>>;
+
+    /// Compares what the server holds with what was acknowledged.
+    fn compare(&mut self, server: &Served) -> Result<()>;
+}
+
+/// What came of all rounds.
+struct Survived {
+    restarts: Vec<f64>,
+    /// Problems that verifications found, of snapshots and in the end of the directory.
+    damaged: usize,
+}
+
+impl Survived {
+    fn restart_ms_max(&self) -> f64 {
+        self.restarts.iter().copied().fold(0.0, f64::max)
+    }
+
+    fn restart_ms_median(&self) -> f64 {
+        percentile(&self.restarts, 0.5)
+    }
+}
+
 pub fn run(arguments: &Crash, output: &Output<'_>) -> Result<()> {
-    let start = Instant::now();
     let kept = tempfile::Builder::new().prefix("shard-crash-").tempdir()?;
     let directory = arguments.directory.as_deref().unwrap_or(kept.path());
     std::fs::create_dir_all(directory)?;
     if std::fs::read_dir(directory)?.next().is_some() {
         bail!("{} is not empty", directory.display());
     }
-    let site = Site::new(directory)?;
-    let mut driver = Driver::new(arguments)?;
-    let mut server = site.start(shard()?, "127.0.0.1:0", &[])?;
-    driver.fill(&server, arguments.rows).context("cannot fill the server")?;
+    match arguments.protection {
+        ProtectionName::Rotated => rotated(arguments, directory, output),
+        ProtectionName::Blind => blind::run(arguments, directory, output),
+    }
+}
 
+/// Starts, kills and compares, round after round.
+fn survive(
+    arguments: &Crash,
+    directory: &Path,
+    clients: &mut impl Clients,
+    random: &mut u64,
+) -> Result<Survived> {
+    let site = Site::new(directory)?;
+    let mut server = site.start(shard()?, "127.0.0.1:0", &[])?;
+    clients.fill(&server).context("cannot fill the server")?;
+    let mut survived = Survived { restarts: Vec::new(), damaged: 0 };
     let bar = progress("rounds", arguments.rounds);
-    for _ in 0..arguments.rounds {
-        let snapshots = driver.round(&mut server)?;
+    for round in 0..arguments.rounds {
+        let life = if round.is_multiple_of(LONG_EVERY) { LONG_LIFE } else { LIFE };
+        let life = life.start + mix(random) % (life.end - life.start);
+        let snapshots = clients.round(&mut server, round, Duration::from_millis(life))?;
         server = site.start(shard()?, "127.0.0.1:0", &[])?;
-        driver.restarts.push(server.starting.as_secs_f64() * 1e3);
-        driver.compare(&server)?;
-        driver.report.damaged += work::verify_snapshots(directory, &snapshots)?;
+        survived.restarts.push(server.starting.as_secs_f64() * 1e3);
+        clients.compare(&server)?;
+        survived.damaged += work::verify_snapshots(directory, &snapshots)?;
         bar.inc(1);
     }
     bar.finish_and_clear();
     server.kill()?;
-    driver.report.damaged += shard_store::verify(directory)?.problems.len();
+    survived.damaged += shard_store::verify(directory)?.problems.len();
+    Ok(survived)
+}
 
+fn rotated(arguments: &Crash, directory: &Path, output: &Output<'_>) -> Result<()> {
+    let start = Instant::now();
+    let mut driver = Driver::new(arguments)?;
+    let mut random = driver.random;
+    let survived = survive(arguments, directory, &mut driver, &mut random)?;
     let mut report = driver.report;
-    report.restart_ms_max = driver.restarts.iter().copied().fold(0.0, f64::max);
-    report.restart_ms_median = shard_cli::output::percentile(&driver.restarts, 0.5);
+    report.damaged = survived.damaged;
+    report.restart_ms_max = survived.restart_ms_max();
+    report.restart_ms_median = survived.restart_ms_median();
     report.seconds = start.elapsed().as_secs_f64();
     output.line(format!(
         "{} rounds, {} rows: {} changes of rows acknowledged, {} lost, {} resurrected, {} torn, {} \
@@ -145,7 +205,6 @@ struct Driver {
     writers: [Writer; 2],
     rekeyer: Rekeyer,
     report: Report,
-    restarts: Vec<f64>,
     random: u64,
     width: usize,
 }
@@ -159,11 +218,13 @@ impl Driver {
         let rekeyer = Rekeyer::new(REKEYED_ROWS.min(arguments.rows), width);
         let report =
             Report { rounds: arguments.rounds, rows: arguments.rows, seed, ..Report::default() };
-        Ok(Self { writers, rekeyer, report, restarts: Vec::new(), random, width })
+        Ok(Self { writers, rekeyer, report, random, width })
     }
+}
 
-    /// Gives the server its first rows.
-    fn fill(&mut self, server: &Served, rows: usize) -> Result<()> {
+impl Clients for Driver {
+    fn fill(&mut self, server: &Served) -> Result<()> {
+        let rows = self.report.rows;
         let remote = server.connect(WRITTEN)?;
         let bar = progress("filling", rows);
         for writer in &mut self.writers {
@@ -178,13 +239,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Lets everybody work until the server is about to be killed. What a client was doing at that
-    /// moment fails, and is in doubt. Returns the snapshots that were acknowledged.
-    fn round(&mut self, server: &mut Served) -> Result<Vec<String>> {
-        let round = self.restarts.len();
-        let life = if round.is_multiple_of(LONG_EVERY) { LONG_LIFE } else { LIFE };
-        let life = life.start + mix(&mut self.random) % (life.end - life.start);
-        let life = Duration::from_millis(life);
+    fn round(&mut self, server: &mut Served, round: usize, life: Duration) -> Result<Vec<String>> {
         let [first, second] = &mut self.writers;
         let rekeyer = &mut self.rekeyer;
         let over = AtomicBool::new(false);
@@ -218,7 +273,6 @@ impl Driver {
         Ok(calls.snapshots)
     }
 
-    /// Compares what the server holds with what was acknowledged.
     fn compare(&mut self, server: &Served) -> Result<()> {
         let remote = server.connect(WRITTEN)?;
         let all = check::macs(&remote, Epoch(1))?;
