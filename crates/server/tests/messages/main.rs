@@ -7,5 +7,6 @@ mod support;
 mod commits;
 
 mod blind;
+mod blind_time;
 mod refusals;
 mod sessions;
