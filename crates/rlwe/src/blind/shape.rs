@@ -135,7 +135,7 @@ impl Shape {
     /// Where coordinate `j` of row `r` is, in polynomial `j / w`: the coefficient, and whether it is
     /// negated (`X^-j = -X^(N - j)`).
     #[inline(always)]
-    pub(super) fn place(&self, row: usize, coordinate: usize) -> (usize, bool) {
+    pub fn place(&self, row: usize, coordinate: usize) -> (usize, bool) {
         let j = coordinate % self.tile;
         if row == 0 && j > 0 { (DEGREE - j, true) } else { (row * self.tile - j, false) }
     }

@@ -1,6 +1,6 @@
 //! Residues in six bytes each, eight side by side.
 
-use super::modulus::{DEGREE, MODULUS, multiply};
+use super::modulus::{DEGREE, MODULUS, multiply, transform};
 use crate::sample::wipe;
 use crate::simd::dispatch;
 
@@ -93,6 +93,27 @@ impl Block {
         );
     }
 
+    /// The evaluations of polynomial number `at`: the words as they are stored.
+    ///
+    /// # Panics
+    /// If the block does not have that many.
+    pub fn evaluations(&self, at: usize) -> Vec<u64> {
+        assert!(at < self.polynomials, "polynomial {at} of {}", self.polynomials);
+        let mut values = vec![0; DEGREE];
+        self.take(at, &mut values);
+        values
+    }
+
+    /// The coefficients of polynomial number `at`. It takes no key, so a server can compute them.
+    ///
+    /// # Panics
+    /// If the block does not have that many.
+    pub fn coefficients(&self, at: usize) -> Vec<u64> {
+        let mut values = self.evaluations(at);
+        transform().inverse(&mut values);
+        values
+    }
+
     /// Bytes of a block of so many polynomials.
     pub fn byte_len(polynomials: usize) -> usize {
         DEGREE / LANES * polynomials * Words::BYTES
@@ -183,6 +204,10 @@ mod tests {
             let mut taken = vec![0; DEGREE];
             again.take(at, &mut taken);
             assert_eq!(taken, evaluations(at as u64));
+            assert_eq!(again.evaluations(at), taken);
+            let mut transformed = again.coefficients(at);
+            transform().forward(&mut transformed);
+            assert_eq!(transformed, taken);
         }
     }
 
