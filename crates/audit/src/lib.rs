@@ -17,6 +17,7 @@
 //! - [`alignment`]: undoing keys with known pairs, or with none;
 //! - [`linkage`]: matching rows of two releases, rows with rows, and requests with rows;
 //! - [`text`]: reading words out of vectors;
+//! - [`blind`]: ciphertexts as an attacker reads them;
 //! - [`report`]: the audit's page, its plots and its gate;
 //! - [`quality`]: judgements, nDCG@10, Recall@100 and MRR@10 as `trec_eval` computes them, and
 //!   the paired bootstrap.
@@ -26,6 +27,7 @@
 
 pub mod alignment;
 pub mod baselines;
+pub mod blind;
 pub mod finding;
 pub mod linkage;
 pub mod quality;

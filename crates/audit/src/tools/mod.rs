@@ -1,5 +1,7 @@
 //! What the attacks have in common: matrices, nearest neighbours, and how certain a figure is.
 
+pub mod evidence;
 pub mod matrix;
 pub mod neighbours;
 pub mod statistics;
+pub mod uniformity;

@@ -1,0 +1,5 @@
+//! Blind collections under attack.
+//!
+//! - [`reading`]: ciphertexts as rows.
+
+pub mod reading;
