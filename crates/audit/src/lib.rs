@@ -17,13 +17,13 @@
 //! - [`alignment`]: undoing keys with known pairs, or with none;
 //! - [`linkage`]: matching rows of two releases, rows with rows, and requests with rows;
 //! - [`text`]: reading words out of vectors;
-//! - [`blind`]: ciphertexts as an attacker reads them;
+//! - [`blind`]: the same attacks on ciphertexts, their detection limits, and tests for noise;
 //! - [`report`]: the audit's page, its plots and its gate;
 //! - [`quality`]: judgements, nDCG@10, Recall@100 and MRR@10 as `trec_eval` computes them, and
 //!   the paired bootstrap.
 //!
 //! Non-goals: an attack that fails here is no proof that none succeeds; the crate reads no files
-//! and tests no hypothesis (it reports intervals, not p-values).
+//! and of rotated rows it reports intervals, not p-values.
 
 pub mod alignment;
 pub mod baselines;

@@ -59,13 +59,6 @@ pub enum Error {
     #[cfg(feature = "audit")]
     #[error(transparent)]
     Judgement(#[from] shard_audit::quality::EvaluateError),
-    /// A blind collection was to be audited.
-    #[cfg(feature = "audit")]
-    #[error(
-        "the attacks of the audit are on rotated rows and on what others publish; the server of a blind \
-         collection holds ciphertexts, and docs/LEAKAGE.md says what it sees besides"
-    )]
-    BlindAudit,
     /// Judgements of documents none of which is in the vault.
     #[cfg(feature = "audit")]
     #[error(

@@ -300,8 +300,17 @@ impl Vault {
     pub fn embedded_blind(&self, watch: &Watch<'_>) -> Result<Searcher<Embedded>, Error> {
         self.require_owner("be searched without its server")?;
         let server = Embedded::empty(self.opened()?.epoch());
-        let collection = shard_client::fill_server(&self.0, &server, watch)?;
+        let collection = self.fill(&server, watch)?;
         Ok(Searcher::blind(collection.into(), server, Hints::in_memory()))
+    }
+
+    /// Encrypts the rows of a blind collection into a server that holds nothing yet.
+    pub(crate) fn fill<T: Transport<Error: Into<ClientError>>>(
+        &self,
+        server: &T,
+        watch: &Watch<'_>,
+    ) -> Result<BlindCollection, Error> {
+        Ok(shard_client::fill_server(&self.0, server, watch)?)
     }
 
     /// Searches the vectors that the vault holds, without any server.

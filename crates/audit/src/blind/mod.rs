@@ -1,5 +1,98 @@
-//! Blind collections under attack.
+//! The audit of a blind collection: every attack that can be tried on ciphertexts, and what the server
+//! sees without one.
 //!
-//! - [`reading`]: ciphertexts as rows.
+//! The server holds blocks `b = M + e - a s - a' s'`, receives queries of the same form and computes
+//! answers from both. Attacks on rows need rows: [`reading`] takes ciphertexts for some, in each way that
+//! an attacker could. What comes out should be noise, and every attack should do as well as guessing.
+//! That an attack fails says something only if it would have found a leak, so each is also run on the
+//! same rows with the vectors mixed in ([`limit`]): the weakest mixture that it finds is its detection
+//! limit. Chance is told from a leak by evidence of [`ALARM`](crate::tools::evidence::ALARM) digits.
+//!
+//! - [`reading`]: ciphertexts as rows;
+//! - [`attacks`]: what is tried on them;
+//! - [`limit`]: planted leaks, verdicts, detection limits;
+//! - [`channels`]: the sections of the report;
+//! - [`seen`]: what needs no attack.
 
+use shard_rlwe::blind::Shape;
+
+use crate::subject::Subject;
+use crate::tools::matrix::Matrix;
+
+pub mod attacks;
+pub mod channels;
+pub mod limit;
 pub mod reading;
+pub mod seen;
+
+/// A blind collection under audit.
+pub struct BlindSubject {
+    /// The stored blocks, in each way that they are read. There is at least one.
+    pub readings: Vec<Reading>,
+    /// Blocks before and after a change.
+    pub changes: Changes,
+    /// Requests for the same and for different queries.
+    pub requests: Requests,
+    /// Words that should be noise.
+    pub streams: Vec<Stream>,
+    /// What was counted.
+    pub seen: Seen,
+    /// The seed of all randomness of the audit.
+    pub seed: u64,
+}
+
+/// Ciphertexts read as rows. The newest release of the subject is what the server holds; one before it
+/// has the same rows under the keys of another epoch. Rows of a block have one cell.
+pub struct Reading {
+    /// In settings of findings.
+    pub name: &'static str,
+    /// Rows, and what guesses are judged by.
+    pub subject: Subject,
+}
+
+/// Blocks that were written again with some of their rows replaced.
+pub struct Changes {
+    /// The difference of every row, before and after, as coefficients.
+    pub differences: Matrix,
+    /// Which rows were replaced.
+    pub changed: Vec<bool>,
+}
+
+/// Requests, each query asked twice.
+pub struct Requests {
+    /// The queries.
+    pub queries: Matrix,
+    /// What the server has of the first and of the second request of each, by how it is read.
+    pub readings: Vec<(&'static str, [Matrix; 2])>,
+}
+
+/// Words below a modulus, in pieces of one length.
+pub struct Stream {
+    /// Whose they are, in settings of findings.
+    pub of: &'static str,
+    /// How they are read.
+    pub reading: &'static str,
+    /// The modulus.
+    pub modulus: u64,
+    /// The pieces.
+    pub pieces: Vec<Vec<u64>>,
+}
+
+/// What the server sees without an attack.
+pub struct Seen {
+    /// How rows lie in blocks.
+    pub shape: Shape,
+    /// Documents, which the server does not know.
+    pub documents: usize,
+    /// Blocks of rows.
+    pub blocks: usize,
+    /// Blocks of checks.
+    pub checks: usize,
+    /// Bytes of everything that was stored.
+    pub stored_bytes: usize,
+    /// Bytes of every recorded request and of its answer.
+    pub requests: Vec<(usize, usize)>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use shard_protocol::Leak;
 use super::shape;
 use crate::alignment::{partial, procrustes, reference, structured, unsupervised};
 use crate::baselines::{frontier, pq_codes, sigma_rec};
+use crate::blind::{BlindSubject, channels as blind, seen};
 use crate::finding::Section;
 use crate::linkage::{candidates, churn, membership, prefix, releases, same_key};
 use crate::subject::Subject;
@@ -21,15 +22,35 @@ pub enum Scope {
     Any,
     /// Shard's own parts: the prefix, the cells, the requests.
     Shard,
+    /// Blind collections alone.
+    Blind,
+    /// What the server of a blind collection sees without an attack.
+    Seen,
     /// Another way to protect the same vectors, to compare with.
     Baseline,
 }
 
 impl Scope {
-    /// Whether the channel says something about what is audited.
-    pub fn is_own(self) -> bool {
-        self != Self::Baseline
+    /// Whether the channel is an attack on what is audited.
+    pub fn is_attack(self) -> bool {
+        !matches!(self, Self::Seen | Self::Baseline)
     }
+
+    /// Whether only blind collections have the channel.
+    fn is_blind(self) -> bool {
+        matches!(self, Self::Blind | Self::Seen)
+    }
+}
+
+/// How a channel is measured on a blind collection.
+#[derive(Clone, Copy, Debug)]
+enum OnBlind {
+    /// By an attack on ciphertexts.
+    Run(blind::Run),
+    /// As on rows, because it is about the vectors alone.
+    SameAsRows,
+    /// Not at all, for a reason.
+    Never(&'static str),
 }
 
 /// A way in which vectors leak.
@@ -39,46 +60,77 @@ pub struct Channel {
     pub name: &'static str,
     /// What it is about.
     pub scope: Scope,
-    /// Measures it.
-    pub run: Run,
+    /// Measures it on rows; there is none of a channel that only blind collections have.
+    run: Option<Run>,
+    on_blind: OnBlind,
 }
 
 impl Channel {
-    /// A channel of any transformed vectors.
-    pub const fn any(name: &'static str, run: Run) -> Self {
-        Self { name, scope: Scope::Any, run }
+    /// A channel of any transformed vectors, and of ciphertexts.
+    const fn any(name: &'static str, run: Run, on_blind: blind::Run) -> Self {
+        Self { name, scope: Scope::Any, run: Some(run), on_blind: OnBlind::Run(on_blind) }
     }
 
     /// A channel of Shard's own parts.
-    pub const fn shard(name: &'static str, run: Run) -> Self {
-        Self { name, scope: Scope::Shard, run }
+    const fn shard(name: &'static str, run: Run, on_blind: OnBlind) -> Self {
+        Self { name, scope: Scope::Shard, run: Some(run), on_blind }
+    }
+
+    /// A channel of blind collections alone.
+    const fn blind(name: &'static str, scope: Scope, run: blind::Run) -> Self {
+        Self { name, scope, run: None, on_blind: OnBlind::Run(run) }
     }
 
     /// A channel of another way to protect the same vectors.
-    pub const fn baseline(name: &'static str, run: Run) -> Self {
-        Self { name, scope: Scope::Baseline, run }
+    const fn baseline(name: &'static str, run: Run, on_blind: OnBlind) -> Self {
+        Self { name, scope: Scope::Baseline, run: Some(run), on_blind }
     }
 }
 
+/// Why channels of the prefix are not measured on blind collections.
+const NO_PREFIX: OnBlind = OnBlind::Never(
+    "a blind collection has no prefix: vectors are encrypted whole, and nothing is routed.",
+);
+
 /// Every channel, in the order of the report. docs/AUDIT.md explains each.
 pub const CHANNELS: &[Channel] = &[
-    Channel::any("shape", shape::channel),
-    Channel::any("same-key-neighbours", same_key::channel),
-    Channel::shard("prefix", prefix::channel),
-    Channel::shard("prefix-lookup", reference::prefix_channel),
-    Channel::any("partial-alignment", partial::channel),
-    Channel::any("reference-lookup", reference::channel),
-    Channel::any("unsupervised-alignment", unsupervised::channel),
-    Channel::shard("structured-keys", structured::channel),
-    Channel::any("release-linkage", releases::channel),
-    Channel::shard("release-churn", churn::channel),
-    Channel::shard("request-leakage", candidates::channel),
-    Channel::any("membership", membership::channel),
-    Channel::any("text-inversion", text::channel),
-    Channel::baseline("global-procrustes", procrustes::channel),
-    Channel::baseline("pq-codes", pq_codes::channel),
-    Channel::baseline("sigma-rec", sigma_rec::channel),
-    Channel::baseline("frontier", frontier::channel),
+    Channel {
+        name: "shape",
+        scope: Scope::Any,
+        run: Some(shape::channel),
+        on_blind: OnBlind::Never(
+            "a blind collection has no cells, and no two rows whose inner product a server could compute. \
+             What it counts is under `collection-size`.",
+        ),
+    },
+    Channel::any("same-key-neighbours", same_key::channel, blind::neighbours),
+    Channel::shard("prefix", prefix::channel, NO_PREFIX),
+    Channel::shard("prefix-lookup", reference::prefix_channel, NO_PREFIX),
+    Channel::any("partial-alignment", partial::channel, blind::known_pairs),
+    Channel::any("reference-lookup", reference::channel, blind::reference),
+    Channel::any("unsupervised-alignment", unsupervised::channel, blind::unsupervised),
+    Channel::shard(
+        "structured-keys",
+        structured::channel,
+        OnBlind::Never("a blind collection has no rotations, structured or not."),
+    ),
+    Channel::any("release-linkage", releases::channel, blind::releases),
+    Channel::shard("release-churn", churn::channel, OnBlind::Run(blind::churn)),
+    Channel::shard("request-leakage", candidates::channel, OnBlind::Run(blind::requests)),
+    Channel::any("membership", membership::channel, blind::membership),
+    Channel::any("text-inversion", text::channel, blind::words),
+    Channel::blind("ciphertext-noise", Scope::Blind, blind::noise),
+    Channel::blind("collection-size", Scope::Seen, seen::collection_size),
+    Channel::blind("block-changes", Scope::Seen, seen::block_changes),
+    Channel::blind("request-shape", Scope::Seen, seen::request_shape),
+    Channel::baseline("global-procrustes", procrustes::channel, OnBlind::SameAsRows),
+    Channel::baseline("pq-codes", pq_codes::channel, OnBlind::SameAsRows),
+    Channel::baseline("sigma-rec", sigma_rec::channel, OnBlind::SameAsRows),
+    Channel::baseline(
+        "frontier",
+        frontier::channel,
+        OnBlind::Never("it sets the rows of rotated collections beside the baselines."),
+    ),
 ];
 
 /// The channels that measure what an attacker learns from a leak. docs/AUDIT.md has the same list.
@@ -96,10 +148,12 @@ pub fn measuring(leak: Leak) -> &'static [&'static str] {
             "text-inversion",
         ],
         Leak::CellMembership => &["shape", "same-key-neighbours"],
-        Leak::CollectionShape => &["shape"],
+        Leak::CollectionShape => &["shape", "collection-size"],
         Leak::ActiveCells | Leak::CandidateHandles => &["request-leakage"],
-        // Nothing is measured of the others: sizes and times of requests, requests of one session,
-        // prefix scores in slots, sizes of backups and blocks that change are only named.
+        Leak::BlockChanges => &["release-churn", "block-changes"],
+        Leak::RequestShape => &["request-shape"],
+        // Nothing is measured of the others: requests of one session, prefix scores in slots and sizes of
+        // backups are only named.
         _ => &[],
     }
 }
@@ -115,6 +169,7 @@ pub fn scope(section: &str) -> Scope {
 }
 
 /// Runs channels one after the other. `progress` gets the name of a channel and what it is doing.
+/// Channels that only blind collections have are left out, unless nothing else was asked for.
 ///
 /// # Errors
 /// When a channel fails: a report that silently lacks one would look better than it is.
@@ -123,25 +178,54 @@ pub fn run(
     channels: &[&Channel],
     progress: &dyn Fn(&str, &str),
 ) -> Result<Vec<Section>> {
-    let run = |channel: &&Channel| {
-        if channel.scope == Scope::Shard && subject.prefix_width == 0 {
-            return Ok(inapplicable(channel.name));
+    let only_blind = channels.iter().all(|channel| channel.scope.is_blind());
+    let asked = channels.iter().filter(|channel| only_blind || !channel.scope.is_blind());
+    let run = |channel: &&Channel| match channel.run {
+        None => Ok(not_measured(channel, "this channel is about blind collections.")),
+        Some(_) if channel.scope == Scope::Shard && subject.prefix_width == 0 => Ok(not_measured(
+            channel,
+            "this channel is about Shard's own prefix, cells or requests, and these vectors were made by \
+             something else.",
+        )),
+        Some(run) => in_context(channel, progress, |step| run(subject, step)),
+    };
+    asked.map(run).collect()
+}
+
+/// Runs channels on a blind collection.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_blind(
+    subject: &BlindSubject,
+    channels: &[&Channel],
+    progress: &dyn Fn(&str, &str),
+) -> Result<Vec<Section>> {
+    let run = |channel: &&Channel| match (channel.on_blind, channel.run) {
+        (OnBlind::Run(run), _) => in_context(channel, progress, |step| run(subject, step)),
+        (OnBlind::SameAsRows, Some(run)) => {
+            in_context(channel, progress, |step| run(&subject.readings[0].subject, step))
         }
-        progress(channel.name, "");
-        (channel.run)(subject, &|step| progress(channel.name, step))
-            .with_context(|| format!("channel {}", channel.name))
+        (OnBlind::SameAsRows, None) => Ok(not_measured(channel, "there are no rows.")),
+        (OnBlind::Never(reason), _) => Ok(not_measured(channel, reason)),
     };
     channels.iter().map(run).collect()
 }
 
-/// The section of a channel that is about parts that only Shard has.
-fn inapplicable(name: &str) -> Section {
-    let mut section = Section::new(name, &name.replace('-', " "));
-    section.notes.push(
-        "Not measured: this channel is about Shard's own prefix, cells or requests, and these \
-         vectors were made by something else."
-            .to_owned(),
-    );
+/// Runs a channel, says so before, and names it in its error.
+fn in_context(
+    channel: &Channel,
+    progress: &dyn Fn(&str, &str),
+    run: impl FnOnce(&dyn Fn(&str)) -> Result<Section>,
+) -> Result<Section> {
+    progress(channel.name, "");
+    run(&|step| progress(channel.name, step)).with_context(|| format!("channel {}", channel.name))
+}
+
+/// The section of a channel that cannot be measured on what is audited.
+fn not_measured(channel: &Channel, reason: &str) -> Section {
+    let mut section = Section::new(channel.name, &channel.name.replace('-', " "));
+    section.notes.push(format!("Not measured: {reason}"));
     section
 }
 

@@ -1,6 +1,8 @@
 //! Figures as people read them.
 
-use crate::finding::{Finding, Verdict};
+use super::channels::{Scope, scope};
+use crate::blind::limit::DETECTED_FROM;
+use crate::finding::{Finding, Section, Verdict};
 
 /// A number with as many digits as its precision warrants.
 pub fn number(value: f64) -> String {
@@ -13,6 +15,13 @@ pub fn number(value: f64) -> String {
         size if size < 1000.0 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
     }
+}
+
+/// The value of a figure. A count, which neither chance nor an interval stands beside, is whole.
+pub fn value(finding: &Finding) -> String {
+    let is_count =
+        finding.chance.is_none() && finding.ci95.is_none() && finding.value.fract() == 0.0;
+    if is_count { format!("{:.0}", finding.value) } else { number(finding.value) }
 }
 
 /// An interval.
@@ -56,7 +65,7 @@ pub fn setting(text: &str) -> String {
 }
 
 fn part_in_words(part: &str) -> String {
-    const KNOWN: [(&str, &str); 25] = [
+    const KNOWN: [(&str, &str); 32] = [
         ("subject=release", "your release"),
         ("subject=anew", "protected anew"),
         ("axes=owner", "your own axes"),
@@ -82,6 +91,13 @@ fn part_in_words(part: &str) -> String {
         ("log=simulated", "simulated requests"),
         ("prefix=public", "public prefix"),
         ("prefix=none", "no prefix"),
+        ("reading=coefficients", "read as coefficients"),
+        ("reading=words", "read as stored words"),
+        ("reading=answers", "read through answers"),
+        ("known=same-block", "every other row of the block known"),
+        ("known=anywhere", "2,000 known pairs from anywhere"),
+        ("planted=correlation", "planted correlation"),
+        ("planted=words-without-a-pad", "planted share of words without a pad"),
     ];
     if let Some((_, words)) = KNOWN.iter().find(|(known, _)| *known == part) {
         return (*words).to_owned();
@@ -104,9 +120,20 @@ pub fn verdict(verdict: Option<Verdict>) -> &'static str {
     }
 }
 
+/// The verdict of a section as one word. What is seen without an attack has none.
+pub fn verdict_of(section: &Section) -> &'static str {
+    if scope(&section.name) == Scope::Seen { "seen" } else { verdict(section.verdict) }
+}
+
+/// How weak a leak the attacks of a section find, where that was measured.
+pub fn detection_limit(section: &Section) -> Option<String> {
+    let limit = section.findings.iter().find(|finding| finding.metric == DETECTED_FROM)?;
+    Some(number(limit.value))
+}
+
 /// A finding as one sentence without its full stop: metric, value, interval, chance, setting.
 pub fn sentence(finding: &Finding) -> String {
-    let mut text = format!("{} {}", metric(&finding.metric), number(finding.value));
+    let mut text = format!("{} {}", metric(&finding.metric), value(finding));
     if let Some(ends) = finding.ci95 {
         text += &format!(" {}", interval(ends));
     }
@@ -135,6 +162,9 @@ mod tests {
         cases.iter().for_each(|(value, text)| assert_eq!(number(*value), *text));
         assert_eq!((number(8192.0), number(f64::NAN)), ("8192".into(), "-".into()));
         assert_eq!(interval([0.1, 0.25]), "[0.100, 0.250]");
+        let finding = |value| Finding::new("c", "", "blocks", value);
+        assert_eq!((value(&finding(81.0)), value(&finding(0.5))), ("81".into(), "0.500".into()));
+        assert_eq!(value(&finding(1.0).chance(0.1)), "1.000");
     }
 
     #[test]
@@ -159,6 +189,10 @@ mod tests {
                 "your release, axes of a reference corpus, 1 known pair",
             ),
             ("rank-by=cosine,system=gaussian=512", "rank by cosine, system gaussian=512"),
+            (
+                "reading=words,known=same-block",
+                "read as stored words, every other row of the block known",
+            ),
             ("whole", "whole"),
             ("", ""),
         ];

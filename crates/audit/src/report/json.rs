@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Report, channels};
+use super::Report;
+use super::channels::{Scope, scope};
 use crate::finding::Section;
 
 /// The report as JSON: `metadata`, `sections` without their figures, and all figures in one flat
@@ -16,12 +17,14 @@ pub fn report(report: &Report) -> Value {
     })
 }
 
-/// A section without its figures and plots. The headline is the place among its own figures.
+/// A section without its figures and plots. The headline is the place among its own figures; `seen` says
+/// that the server needs no attack for it, and there is no verdict then.
 pub fn section(section: &Section) -> Value {
     json!({
         "name": section.name,
         "title": section.title,
-        "comparison": !channels::scope(&section.name).is_own(),
+        "comparison": scope(&section.name) == Scope::Baseline,
+        "seen": scope(&section.name) == Scope::Seen,
         "verdict": section.verdict,
         "headline": section.headline,
         "notes": section.notes,

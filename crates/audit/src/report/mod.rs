@@ -54,14 +54,14 @@ pub struct Report {
 }
 
 impl Report {
-    /// Sections about what was audited, without those about other ways to protect it.
-    pub fn own(&self) -> impl Iterator<Item = &Section> {
-        self.sections.iter().filter(|section| channels::scope(&section.name).is_own())
+    /// Attacks on what was audited: without what needs none, and without other ways to protect it.
+    pub fn attacks(&self) -> impl Iterator<Item = &Section> {
+        self.sections.iter().filter(|section| channels::scope(&section.name).is_attack())
     }
 
     /// How many channels are open, reduced and closed; and how many have no verdict.
     pub fn counts(&self) -> Counts {
-        let count = |verdict| self.own().filter(|section| section.verdict == verdict).count();
+        let count = |verdict| self.attacks().filter(|section| section.verdict == verdict).count();
         Counts {
             open: count(Some(Verdict::Open)),
             reduced: count(Some(Verdict::Reduced)),
@@ -73,7 +73,7 @@ impl Report {
     /// The section whose headline is furthest above chance, the worst verdicts first: the attack
     /// that a reader must know of if they read of only one.
     pub fn strongest(&self) -> Option<(&Section, &Finding)> {
-        let headlines = self.own().filter_map(|section| {
+        let headlines = self.attacks().filter_map(|section| {
             let finding = section.findings.get(section.headline?)?;
             Some((section, finding, severity(section.verdict?), excess(finding)))
         });

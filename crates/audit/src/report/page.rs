@@ -3,7 +3,8 @@
 use minijinja::{AutoEscape, Environment, context};
 use serde::Serialize;
 
-use super::{Report, channels, figure, plot};
+use super::channels::{Scope, scope};
+use super::{Report, figure, plot};
 use crate::finding::{Finding, Section, Verdict};
 
 const TEMPLATE: &str = include_str!("page.html");
@@ -18,19 +19,21 @@ pub fn html(report: &Report) -> String {
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.add_template("page", TEMPLATE).expect("the template is well formed");
     let template = environment.get_template("page").expect("it was added above");
-    let lines = |own: bool| -> Vec<Line> {
+    let lines = |of: &dyn Fn(Scope) -> bool| -> Vec<Line> {
         let sections = report.sections.iter();
-        let of = |section: &&Section| channels::scope(&section.name).is_own() == own;
-        sections.filter(of).map(Line::of).collect()
+        sections.filter(|section| of(scope(&section.name))).map(Line::of).collect()
     };
+    let own = lines(&|scope| scope.is_attack());
     template
         .render(context! {
             metadata => report.metadata,
             verdict => verdict(report),
             strongest => strongest(report),
             beyond => beyond(report),
-            own => lines(true),
-            baselines => lines(false),
+            has_limits => own.iter().any(|line| line.limit.is_some()),
+            own => own,
+            seen => lines(&|scope| scope == Scope::Seen),
+            baselines => lines(&|scope| scope == Scope::Baseline),
         })
         .expect("the template fits every report")
 }
@@ -52,8 +55,14 @@ fn verdict(report: &Report) -> String {
         0 => String::new(),
         unmeasured => format!(" Not measured: {unmeasured}."),
     };
+    let is_seen = |section: &Section| scope(&section.name) == Scope::Seen;
+    let seen = if report.sections.iter().any(is_seen) {
+        " What the server sees without an attack is listed apart."
+    } else {
+        ""
+    };
     format!(
-        "{first} Measured: {measured}; open: {}, reduced: {}, closed: {}.{rest}",
+        "{first} Measured: {measured}; open: {}, reduced: {}, closed: {}.{rest}{seen}",
         counts.open, counts.reduced, counts.closed
     )
 }
@@ -67,7 +76,7 @@ fn strongest(report: &Report) -> Option<String> {
 /// The third: matching by all that a key leaves, which needs fewer known pairs than the attacks in
 /// the literature, or none.
 fn beyond(report: &Report) -> Option<&str> {
-    let section = report.own().find(|section| section.name == "partial-alignment")?;
+    let section = report.attacks().find(|section| section.name == "partial-alignment")?;
     let open = section.verdict == Some(Verdict::Open);
     section.notes.first().filter(|_| open).map(String::as_str)
 }
@@ -81,6 +90,8 @@ struct Line {
     class: &'static str,
     symbol: &'static str,
     headline: Option<Row>,
+    /// How weak a leak would have been found.
+    limit: Option<String>,
     notes: Vec<String>,
     plots: Vec<String>,
     has_paper: bool,
@@ -93,16 +104,18 @@ impl Line {
             Some(Verdict::Open) => ("open", "●"),
             Some(Verdict::Reduced) => ("reduced", "◐"),
             Some(Verdict::Closed) => ("closed", "○"),
+            None if scope(&section.name) == Scope::Seen => ("seen", "◉"),
             None => ("unmeasured", "–"),
         };
         let headline = section.headline.and_then(|at| section.findings.get(at));
         Self {
             name: section.name.clone(),
             title: section.title.clone(),
-            verdict: figure::verdict(section.verdict),
+            verdict: figure::verdict_of(section),
             class,
             symbol,
             headline: headline.map(Row::of),
+            limit: figure::detection_limit(section),
             notes: section.notes.clone(),
             plots: section.plots.iter().map(plot::svg).collect(),
             has_paper: section.findings.iter().any(|finding| finding.paper.is_some()),
@@ -129,7 +142,7 @@ impl Row {
         Self {
             setting: figure::setting(&finding.setting),
             metric: figure::metric(&finding.metric),
-            value: figure::number(finding.value),
+            value: figure::value(finding),
             interval: finding.ci95.map_or(String::new(), figure::interval),
             chance: optional(finding.chance),
             paper: optional(finding.paper),

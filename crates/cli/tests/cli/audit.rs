@@ -181,6 +181,85 @@ fn baselines_are_audited_by_every_channel_whatever_their_width() {
     }
 }
 
+/// A blind vault: attacks on ciphertexts read chance and say what they would have found, what the server
+/// sees is listed, and what cannot be attacked has no figure.
+#[test]
+fn a_blind_vault_is_audited_with_limits_to_what_was_looked_for() {
+    let desk = Desk::new();
+    desk.npy("docs.npy", &random_rows(200, 16, 1));
+    desk.npy("queries.npy", &random_rows(40, 16, 2));
+    desk.succeeds(&["init", VAULT, "--key-file", KEY, "--protection", "blind", "--tile", "32"]);
+    desk.ingest(&["docs.npy"]);
+    let blind = ["audit", VAULT, "--key-file", KEY, "--queries", "queries.npy"];
+    let report = parsed(&desk.succeeds(&[&blind[..], &["--json", "-"]].concat()));
+    let closed = [
+        "partial-alignment",
+        "reference-lookup",
+        "unsupervised-alignment",
+        "release-linkage",
+        "release-churn",
+        "request-leakage",
+        "membership",
+        "ciphertext-noise",
+    ];
+    let verdicts: Vec<(&str, &str)> =
+        verdicts(&report).into_iter().filter(|(name, _)| *name != "global-procrustes").collect();
+    assert!(verdicts.iter().all(|(_, verdict)| *verdict == "closed"), "{verdicts:?}");
+    for name in closed {
+        assert!(verdicts.contains(&(name, "closed")), "{name}: {verdicts:?}");
+        let findings = report["findings"].as_array().expect("a list of figures");
+        let limit =
+            findings.iter().find(|f| f["channel"] == name && f["metric"] == "detected_from");
+        assert!(limit.is_some_and(|limit| limit["value"].as_f64() <= Some(1.0)), "{name}");
+    }
+    // 200 rows in blocks of 64 places.
+    assert_eq!((figure(&report, "blocks"), figure(&report, "places_in_a_block")), (4.0, 64.0));
+    assert_eq!(figure(&report, "requests_recorded"), 1000.0);
+    assert_eq!(
+        (figure(&report, "sizes_of_requests"), figure(&report, "sizes_of_answers")),
+        (1.0, 1.0)
+    );
+    for section in report["sections"].as_array().expect("a list of sections") {
+        let seen = ["collection-size", "block-changes", "request-shape"];
+        assert_eq!(section["seen"], seen.iter().any(|name| section["name"] == **name));
+        if ["shape", "prefix", "structured-keys"].iter().any(|name| section["name"] == **name) {
+            assert!(
+                section["headline"].is_null()
+                    && section["notes"][0].as_str().is_some_and(
+                        |note| note.starts_with("Not measured: a blind collection has no")
+                    ),
+                "{section}"
+            );
+        }
+    }
+    let only = ["--only", "request-shape,ciphertext-noise", "--out", "seen"];
+    let text = desk.succeeds(&[&blind[..], &only].concat());
+    for words in ["what the server sees without an attack", "seen", "detects from"] {
+        assert!(text.contains(words), "{words:?} in {text}");
+    }
+    let page = fs::read_to_string(desk.path("seen/audit.html")).unwrap();
+    assert!(page.contains("What the server sees without an attack"));
+    // Another way to protect the same vectors is audited as ever.
+    let raw = ["--baseline", "raw", "--only", "membership", "--json", "-"];
+    let raw = parsed(&desk.succeeds(&[&blind[..], &raw].concat()));
+    assert_eq!(self::verdicts(&raw), [("membership", "open")]);
+    desk.npy("wide.npy", &random_rows(5, 17, 2));
+    desk.refused(&["audit", VAULT, "--key-file", KEY, "--queries", "wide.npy"], &["width 17"]);
+}
+
+#[test]
+fn channels_of_blind_collections_are_left_out_of_other_reports() {
+    let desk = desk();
+    let report =
+        parsed(&desk.succeeds(
+            &[&AUDIT[..4], &["--only", "shape,ciphertext-noise", "--json", "-"]].concat(),
+        ));
+    assert_eq!(report["sections"].as_array().map(Vec::len), Some(1));
+    let alone = [&AUDIT[..4], &["--only", "ciphertext-noise", "--json", "-"]].concat();
+    let alone = parsed(&desk.succeeds(&alone));
+    assert!(alone["sections"][0]["notes"].to_string().contains("blind collections"), "{alone}");
+}
+
 #[test]
 fn wrong_usage_is_told_before_anything_is_opened() {
     let desk = Desk::new();

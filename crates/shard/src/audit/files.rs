@@ -49,7 +49,7 @@ impl Audited {
     /// # Errors
     /// When the views cannot be made or a file cannot be written.
     pub fn export_views(&self, directory: &Path) -> Result<(), Error> {
-        let views = text::export_views(&self.subject).map_err(Error::audit)?;
+        let views = text::export_views(self.subject.rows()).map_err(Error::audit)?;
         fs::create_dir_all(directory).map_err(Error::cannot_write(directory))?;
         for (name, rows) in views {
             if name == "documents" {

@@ -6,7 +6,7 @@ use shard_audit::tools::statistics::{generator, sample};
 use shard_audit::view::{Release, ServerView};
 use shard_geometry::{Pca, VectorSet};
 
-use super::{AuditOptions, Audited, select};
+use super::{Attacked, AuditOptions, Audited, select};
 use shard_client::ClientError;
 
 use crate::Error;
@@ -56,7 +56,7 @@ impl Audited {
         }
         notes.extend(note_on_width(originals.width(), release.width()));
         Ok(Self {
-            subject: subject(&select(originals, &kept), releases, options.seed)?,
+            subject: Attacked::Rows(subject(&select(originals, &kept), releases, options.seed)?),
             name: name.into(),
             documents,
             ids: kept.iter().map(usize::to_string).collect(),

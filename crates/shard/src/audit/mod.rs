@@ -4,10 +4,11 @@
 //! an attack runs, the vault can be closed. The [`Report`] that comes out is written by
 //! [`write_report`] and judged by a [`Policy`].
 //!
-//! Modules: `vault` and `foreign` make what is attacked; `sample` keeps large collections within
+//! Modules: `vault`, `blind` and `foreign` make what is attacked; `sample` keeps large collections within
 //! what the attacks can do in minutes; `recorded` notes what the server gets of sample queries;
 //! `server_side` puts together what it has; `files` writes.
 
+mod blind;
 mod files;
 mod foreign;
 mod recorded;
@@ -15,8 +16,10 @@ mod sample;
 mod server_side;
 mod vault;
 
+use shard_audit::blind::BlindSubject;
 pub use shard_audit::finding::{Finding, Section, Verdict};
 pub use shard_audit::report::channels::{CHANNELS, Channel, Scope, measuring, scope};
+use shard_audit::report::channels::{run, run_blind};
 pub use shard_audit::report::gate::{Check, GateError, Outcome, Policy};
 pub use shard_audit::report::{Counts, Metadata, Report, figure, json, page, plot};
 use shard_audit::subject::Subject;
@@ -37,13 +40,13 @@ pub type OnStep<'a> = dyn Fn(&str, &str) + 'a;
 pub struct AuditOptions<'a> {
     /// Put another way to protect the vectors in Shard's place.
     pub baseline: Option<Baseline>,
-    /// Sample queries, for what requests give away; the first 500 count.
+    /// Sample queries, for what requests give away; the first 500 count, of a blind vault the first 100.
     pub queries: Option<&'a VectorSet>,
     /// Texts of the documents, for what can be read out of vectors.
     pub texts: Option<&'a [Text]>,
     /// Where all of the audit's randomness comes from.
     pub seed: u64,
-    /// Attack at most this many documents, in whole cells where possible.
+    /// Attack at most this many documents, in whole cells or blocks where possible.
     pub sample: usize,
     /// Follows the sample queries whose requests are recorded, and may end the work.
     pub watch: &'a Watch<'a>,
@@ -64,7 +67,7 @@ impl Default for AuditOptions<'_> {
 
 /// What is attacked, and what its reader must know.
 pub struct Audited {
-    subject: Subject,
+    subject: Attacked,
     /// For people.
     name: String,
     /// Documents there are, of which the subject may have a sample.
@@ -74,6 +77,24 @@ pub struct Audited {
     /// What was counted before the sample was drawn, where there is one.
     whole: Option<WholeCounts>,
     notes: Vec<String>,
+}
+
+/// What the server has.
+enum Attacked {
+    /// Rows that were transformed.
+    Rows(Subject),
+    /// Ciphertexts.
+    Blind(BlindSubject),
+}
+
+impl Attacked {
+    /// Rows: the real ones, or ciphertexts read as some.
+    fn rows(&self) -> &Subject {
+        match self {
+            Self::Rows(subject) => subject,
+            Self::Blind(blind) => &blind.readings[0].subject,
+        }
+    }
 }
 
 /// Counts over everything the server has. On a sample of whole cells they would be off: pairs of
@@ -106,7 +127,7 @@ impl WholeCounts {
 }
 
 impl Vault {
-    /// Attacks the published rows through every channel. [`Audited::from_vault`] does it in steps.
+    /// Attacks what the server holds through every channel. [`Audited::from_vault`] does it in steps.
     ///
     /// # Errors
     /// When the vault is empty or a query vault, a document has no text where texts are given, or
@@ -128,8 +149,11 @@ impl Audited {
         progress: Option<&OnStep<'_>>,
     ) -> Result<Report, Error> {
         let progress = progress.unwrap_or(&|_, _| ());
-        let mut sections = shard_audit::report::channels::run(&self.subject, channels, progress)
-            .map_err(Error::audit)?;
+        let sections = match &self.subject {
+            Attacked::Rows(subject) => run(subject, channels, progress),
+            Attacked::Blind(blind) => run_blind(blind, channels, progress),
+        };
+        let mut sections = sections.map_err(Error::audit)?;
         if let Some(whole) = &self.whole {
             whole.replace(&mut sections);
         }
@@ -137,7 +161,7 @@ impl Audited {
     }
 
     fn metadata(&self) -> Metadata {
-        let subject = &self.subject;
+        let subject = self.subject.rows();
         Metadata {
             subject: self.name.clone(),
             date: today(),

@@ -12,20 +12,19 @@ use shard_server::Embedded;
 
 use crate::Error;
 
-/// The embedded server, and every request to score that reached it.
-struct Recording {
-    server: Embedded,
-    requests: Mutex<Vec<Vec<u8>>>,
+/// A server, and somebody who is shown every message and what was answered.
+pub(super) struct Recording<'a, F> {
+    pub(super) server: &'a Embedded,
+    pub(super) note: F,
 }
 
-impl Transport for Recording {
+impl<F: Fn(&[u8], &[u8]) + Send + Sync> Transport for Recording<'_, F> {
     type Error = Infallible;
 
     fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, Infallible> {
-        if message_kind(&message).is_ok_and(|kind| kind == MessageKind::RerankRequest) {
-            self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(message.clone());
-        }
-        self.server.exchange(message)
+        let answer = self.server.exchange(message.clone())?;
+        (self.note)(&message, &answer);
+        Ok(answer)
     }
 }
 
@@ -38,7 +37,13 @@ pub(super) fn requests(
     watch: &Watch<'_>,
 ) -> Result<Vec<SeenRequest>, Error> {
     let server = Embedded::serving(published.clone());
-    let searcher = Searcher::new(Recording { server, requests: Mutex::default() });
+    let requests: Mutex<Vec<Vec<u8>>> = Mutex::default();
+    let note = |message: &[u8], _: &[u8]| {
+        if message_kind(message).is_ok_and(|kind| kind == MessageKind::RerankRequest) {
+            requests.lock().unwrap_or_else(PoisonError::into_inner).push(message.to_vec());
+        }
+    };
+    let searcher = Searcher::new(Recording { server: &server, note });
     for row in 0..queries.rows() {
         searcher.search(collection, queries.row(row), &SearchOptions::default())?;
         let progress = Progress { done: row as u64 + 1, total: queries.rows() as u64 };
@@ -46,7 +51,7 @@ pub(super) fn requests(
             return Err(ClientError::Cancelled.into());
         }
     }
-    let sent = searcher.transport().requests.lock().unwrap_or_else(PoisonError::into_inner);
+    let sent = requests.lock().unwrap_or_else(PoisonError::into_inner);
     let place = |handle| {
         let found = published.rows().binary_search_by_key(&handle, |row| row.handle);
         found.expect("the server answered, so it has every row that was asked for")

@@ -13,9 +13,11 @@ use shard_client::{ClientError, TransformKind};
 use shard_protocol::{RowBatch, RowHandle};
 
 use super::server_side::ServerSide;
-use super::{AuditOptions, Audited, WholeCounts, foreign, recorded, sample, select};
+use super::{
+    Attacked, AuditOptions, Audited, WholeCounts, blind, foreign, recorded, sample, select,
+};
 use crate::input::{InputProblem, Text};
-use crate::{Error, Vault};
+use crate::{Error, Opened, Vault};
 
 /// Queries whose requests are recorded.
 const MOST_QUERIES: usize = 500;
@@ -29,23 +31,27 @@ impl Audited {
         let queries = options.queries.map(|queries| {
             select(queries, &(0..queries.rows().min(MOST_QUERIES)).collect::<Vec<_>>())
         });
-        let collection = vault.collection()?.ok_or(ClientError::Empty)?;
-        let collection = collection.rotated().ok_or(Error::BlindAudit)?;
-        let (all, batch) = (vault.documents()?, vault.published_rows()?);
-        let (model, index) = (collection.model(), collection.index());
+        let opened = vault.collection()?.ok_or(ClientError::Empty)?;
+        let all = vault.documents()?;
         let documents = all.ids().len();
-        // With a key for every document each is a cell of its own.
-        let cells: Vec<u32> =
-            (0..documents as u32).map(|row| index.cell(row).unwrap_or(row)).collect();
+        let cells: Vec<u32> = match &opened {
+            // With a key for every document each is a cell of its own.
+            Opened::Rotated(collection) => {
+                let cell = |row| collection.index().cell(row).unwrap_or(row);
+                (0..documents as u32).map(cell).collect()
+            }
+            Opened::Blind(collection) => blind::blocks_of(collection),
+        };
         let kept = sample::documents(&cells, options.sample, options.seed);
         let vectors = select(all.vectors(), &kept);
         let mut notes = Vec::new();
         if kept.len() < documents {
             notes.push(format!(
-                "The attacks were run on {} of {documents} documents, in whole cells where they \
-                 fit: shares of neighbours under one key come out higher than on all of them, as \
-                 do chances of guessing a row.",
-                kept.len()
+                "The attacks were run on {} of {documents} documents, in whole {} where they fit: \
+                 shares of neighbours under one key come out higher than on all of them, as do chances \
+                 of guessing a row.",
+                kept.len(),
+                if opened.blind().is_some() { "blocks" } else { "cells" },
             ));
         }
         let name = format!("the vault {}", vault.directory().display());
@@ -66,9 +72,26 @@ impl Audited {
                 queries: queries.as_ref().map(Matrix::from_vectors),
                 ..foreign::subject(&vectors, vec![release], options.seed)?
             };
-            let name = format!("{name} as {baseline}");
+            let (subject, name) = (Attacked::Rows(subject), format!("{name} as {baseline}"));
             return Ok(Self { subject, name, documents, ids, whole: None, notes });
         }
+        let collection = match &opened {
+            Opened::Rotated(collection) => collection,
+            Opened::Blind(collection) => {
+                if queries.is_none() {
+                    notes.push(
+                        "No sample queries were given: documents stand in for them.".to_owned(),
+                    );
+                }
+                let sampled = blind::Sampled { vectors: &vectors, kept: &kept, texts };
+                let subject =
+                    blind::subject(vault, collection, sampled, queries.as_ref(), options)?;
+                let subject = Attacked::Blind(subject);
+                return Ok(Self { subject, name, documents, ids, whole: None, notes });
+            }
+        };
+        let (model, index) = (collection.model(), collection.index());
+        let batch = vault.published_rows()?;
         let requests = match &queries {
             Some(queries) => recorded::requests(collection, &batch, queries, options.watch)?,
             None => {
@@ -88,7 +111,7 @@ impl Audited {
         let whole = (!dropped.is_empty()).then(|| counts(&batch, &requests, options.seed));
         let server = ServerSide::of(batch, &handles, &dropped, requests);
         Ok(Self {
-            subject: Subject {
+            subject: Attacked::Rows(Subject {
                 coordinates: coordinates(model.pca(), &vectors),
                 vectors: Matrix::from_vectors(&vectors),
                 prefix_width: model.split().prefix(),
@@ -102,7 +125,7 @@ impl Audited {
                 view: server.view,
                 documents: server.documents,
                 seed: options.seed,
-            },
+            }),
             name,
             documents,
             ids,

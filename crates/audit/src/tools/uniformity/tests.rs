@@ -187,7 +187,7 @@ fn a_missing_mask_a_biased_word_and_a_pattern_are_found() {
     let mut biased = noise(40, 2_048);
     let rng = &mut generator(13, 0);
     for word in biased.iter_mut().flatten() {
-        *word |= u64::from(rng.next_u32() % 10 == 0) << 17;
+        *word |= u64::from(rng.next_u32().is_multiple_of(10)) << 17;
     }
     assert_eq!(found(&biased), ["bytes", "bits"]);
     // Words that repeat a twentieth of the one before.

@@ -52,7 +52,7 @@ pub struct Audit {
     /// Directory for the attacker's vectors, for other programs to invert
     #[arg(long, value_name = "DIR")]
     pub export_views: Option<PathBuf>,
-    /// Attack at most this many documents, in whole cells where possible
+    /// Attack at most this many documents, in whole cells or blocks where possible
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = positive)]
     pub sample: usize,
 }

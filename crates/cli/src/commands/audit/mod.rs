@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::json;
 use shard::audit::{
-    self, AuditOptions, Audited, Check, Outcome, Policy, Section, figure, write_report,
+    self, AuditOptions, Audited, Check, Outcome, Policy, Scope, Section, figure, write_report,
 };
 use shard::input::{read_queries, read_texts, read_vectors};
 use shard::{Documents, Error};
@@ -123,41 +123,51 @@ fn foreign(release: &Path, originals: &Path, arguments: &Audit) -> Result<Audite
     .with_context(|| format!("{} and {}", release.display(), originals.display()))
 }
 
-/// One line per channel.
+/// One line per channel: the attacks, then what is seen without one, then baselines.
 fn summary(sections: &[Section]) -> String {
-    let row = |section: &Section| {
+    let groups: [(&str, &dyn Fn(Scope) -> bool); 3] = [
+        ("", &|scope| scope.is_attack()),
+        ("what the server sees without an attack", &|scope| scope == Scope::Seen),
+        ("for comparison, other ways to protect these vectors", &|scope| scope == Scope::Baseline),
+    ];
+    let mut parts = Vec::new();
+    for (title, of) in groups {
+        let of = |section: &&Section| of(audit::scope(&section.name));
+        let group: Vec<&Section> = sections.iter().filter(of).collect();
+        if group.is_empty() {
+            continue;
+        }
+        // A title sets a part apart from those before it.
+        let title = if parts.is_empty() { String::new() } else { format!("\n  {title}\n") };
+        parts.push(format!("{title}{}", lines(&group)));
+    }
+    parts.join("\n")
+}
+
+/// Sections as a table, without columns that are empty in all of them.
+fn lines(sections: &[&Section]) -> String {
+    const HEADER: [&str; 5] = ["channel", "verdict", "figure", "chance", "detects from"];
+    let row = |section: &&Section| {
         let headline = section.headline.and_then(|at| section.findings.get(at));
         let figure = headline.map_or(String::new(), |finding| {
             let interval = finding.ci95.map_or(String::new(), figure::interval);
-            format!(
-                "{} {} {interval}",
-                figure::metric(&finding.metric),
-                figure::number(finding.value)
-            )
+            format!("{} {} {interval}", figure::metric(&finding.metric), figure::value(finding))
         });
         let chance = headline.and_then(|finding| finding.chance);
-        vec![
+        [
             section.name.clone(),
-            figure::verdict(section.verdict).to_owned(),
+            figure::verdict_of(section).to_owned(),
             figure.trim_end().to_owned(),
             chance.map_or(String::new(), figure::number),
+            figure::detection_limit(section).unwrap_or_default(),
         ]
     };
-    let (own, baselines): (Vec<&Section>, Vec<&Section>) =
-        sections.iter().partition(|section| audit::scope(&section.name).is_own());
-    let header = ["channel", "verdict", "figure", "chance"];
-    let lines = |sections: &[&Section]| {
-        table(&header, &sections.iter().map(|section| row(section)).collect::<Vec<_>>())
-    };
-    match (own.is_empty(), baselines.is_empty()) {
-        (_, true) => lines(&own),
-        (true, false) => lines(&baselines),
-        (false, false) => format!(
-            "{}\n\n  for comparison, other ways to protect these vectors\n{}",
-            lines(&own),
-            lines(&baselines)
-        ),
-    }
+    let rows: Vec<[String; 5]> = sections.iter().map(row).collect();
+    let is_kept = |column: &usize| *column < 3 || rows.iter().any(|row| !row[*column].is_empty());
+    let kept: Vec<usize> = (0..HEADER.len()).filter(is_kept).collect();
+    let header: Vec<&str> = kept.iter().map(|&column| HEADER[column]).collect();
+    let cells = |row: &[String; 5]| kept.iter().map(|&column| row[column].clone()).collect();
+    table(&header, &rows.iter().map(cells).collect::<Vec<_>>())
 }
 
 fn page_note(directory: &Path) -> String {

@@ -1,0 +1,266 @@
+//! The sections of the report on a blind collection.
+
+use anyhow::Result;
+
+use super::attacks::{self, OnRows};
+use super::limit::{Try, detected_from, judge, planted};
+use super::{BlindSubject, Stream};
+use crate::finding::{Finding, Section, Verdict};
+use crate::text;
+use crate::tools::evidence::ALARM;
+use crate::tools::matrix::Matrix;
+use crate::tools::statistics::{below, generator};
+use crate::tools::uniformity::{against_noise, strongest};
+
+/// Measures one channel of a blind collection. The callback is told what is being done.
+pub type Run = fn(&BlindSubject, &dyn Fn(&str)) -> Result<Section>;
+
+/// How ciphertexts are read, as notes say it.
+const READINGS: &str = "Stored blocks are read in each way that needs no key: as coefficients, at the places \
+     where a row would stand if nothing hid it, as the words that are stored, and through the server's own \
+     answers to the recorded requests, one number per row and request.";
+
+fn on_rows(
+    blind: &BlindSubject,
+    mut section: Section,
+    progress: &dyn Fn(&str),
+    attack: OnRows,
+) -> Result<Section> {
+    let mut tried = Vec::new();
+    for reading in &blind.readings {
+        progress(&format!("as {}", reading.name));
+        tried.push((reading.name, attack(&reading.subject)?));
+    }
+    let first = &blind.readings[0].subject;
+    let plant = |level: f64| {
+        progress(&format!("with a planted leak of {level}"));
+        attack(&planted(first, level))
+    };
+    judge(&mut section, &tried, (blind.seed, first.vectors.rows()), plant)?;
+    section.notes.push(READINGS.to_owned());
+    Ok(section)
+}
+
+macro_rules! on_rows {
+    ($(#[$doc:meta])* $name:ident, $channel:literal, $title:literal, $attack:path, $note:expr) => {
+        $(#[$doc])*
+        ///
+        /// # Errors
+        /// When a decomposition does not converge.
+        pub fn $name(blind: &BlindSubject, progress: &dyn Fn(&str)) -> Result<Section> {
+            let mut section = on_rows(blind, Section::new($channel, $title), progress, $attack)?;
+            section.notes.push($note.to_owned());
+            Ok(section)
+        }
+    };
+}
+
+on_rows!(
+    /// Neighbours among rows as they are read.
+    neighbours, "same-key-neighbours", "Neighbours among stored rows", attacks::neighbours,
+    "Rows of a block are hidden by one pair of secrets, so they are also compared with each other alone. \
+     Chance is to name rows as often as the attacker does, whoever is asked about."
+);
+on_rows!(
+    /// Known pairs against the pad of a block, and against all of them.
+    known_pairs, "partial-alignment", "Known pairs against the pads of blocks", attacks::known_pairs,
+    "The attacker is granted every other row of the block, or two thousand pairs from anywhere, and your \
+     principal axes."
+);
+on_rows!(
+    /// Rows looked up in a reference corpus.
+    reference, "reference-lookup", "Finding rows in a reference corpus", attacks::reference,
+    "The attacker has a list with all of your documents, and your principal axes."
+);
+on_rows!(
+    /// The cloud of rows laid over that of other documents.
+    unsupervised, "unsupervised-alignment", "Alignment without known pairs", attacks::unsupervised,
+    "The attacker has half of your documents as a sample of the same kind, and your principal axes."
+);
+on_rows!(
+    /// The same documents in another epoch.
+    releases, "release-linkage", "Recognising rows after a change of keys", attacks::releases,
+    "The second release has the same rows in the same places under the keys of another epoch, as after \
+     `shard rekey`. The attacker is not told which rows or blocks correspond. Answers are not compared: \
+     those of two epochs are for different requests."
+);
+on_rows!(
+    /// Whether a document is stored.
+    membership, "membership", "Whether a known document is stored", attacks::membership,
+    "Half of the documents count as stored and half are kept out. The attacker has the vectors of all, and \
+     your principal axes."
+);
+
+/// Which rows of a changed block changed.
+///
+/// # Errors
+/// None so far.
+pub fn churn(blind: &BlindSubject, progress: &dyn Fn(&str)) -> Result<Section> {
+    let mut section = Section::new("release-churn", "Which rows of a changed block changed");
+    progress("blocks before and after");
+    let (changes, seed) = (&blind.changes, blind.seed);
+    let tried = [("coefficients", attacks::changes(changes, seed))];
+    let plant = |level: f64| Ok(attacks::changes(&attacks::planted_changes(changes, level), seed));
+    judge(&mut section, &tried, (seed, changes.changed.len()), plant)?;
+    section.notes.push(
+        "Blocks are written again with a quarter of their rows replaced, as a publish does, and every row is \
+         compared with what stood in its place before. The server does see which blocks are new."
+            .to_owned(),
+    );
+    Ok(section)
+}
+
+/// What requests and answers say of the query.
+///
+/// # Errors
+/// None so far.
+pub fn requests(blind: &BlindSubject, progress: &dyn Fn(&str)) -> Result<Section> {
+    let mut section = Section::new("request-leakage", "What a request says of the query");
+    progress("requests that were recorded");
+    let (requests, seed) = (&blind.requests, blind.seed);
+    let attack = |readings: &[Matrix; 2]| attacks::requests(&requests.queries, readings, seed);
+    let tried: Vec<(&str, Vec<Try>)> =
+        requests.readings.iter().map(|(name, readings)| (*name, attack(readings))).collect();
+    let plant = |level: f64| {
+        let first = requests.readings.first();
+        Ok(first.map_or(Vec::new(), |(_, readings)| {
+            attack(&attacks::planted_requests(requests, readings, level))
+        }))
+    };
+    judge(&mut section, &tried, (seed, requests.queries.rows()), plant)?;
+    section.notes.push(
+        "Every query was asked twice. The attacker tells requests for one query from requests for two, and \
+         is given the list of queries to name the one that was asked. Requests name no candidates and no \
+         cells."
+            .to_owned(),
+    );
+    Ok(section)
+}
+
+/// Words read out of rows as they are read.
+///
+/// # Errors
+/// When a decomposition does not converge.
+pub fn words(blind: &BlindSubject, progress: &dyn Fn(&str)) -> Result<Section> {
+    /// How many times as far as the interval reaches a figure must be from chance: six deviations.
+    const WIDER: f64 = 3.0;
+    let subject = &blind.readings[0].subject;
+    let found = |section: &Section| {
+        let finding = section.headline.and_then(|at| section.findings.get(at))?;
+        let [low, _] = finding.ci95?;
+        section.verdict?;
+        Some(finding.value - WIDER * (finding.value - low) > finding.chance.unwrap_or(0.0))
+    };
+    let mut section = text::channel(subject, progress)?;
+    section.verdict = match found(&section) {
+        None => return Ok(section),
+        Some(true) => section.verdict.map(|verdict| match verdict {
+            Verdict::Open => Verdict::Open,
+            _ => Verdict::Reduced,
+        }),
+        Some(false) => Some(Verdict::Closed),
+    };
+    section.notes.retain(|note| !note.contains("cell"));
+    let mut limit = None;
+    for level in [0.5, 0.2, 0.1] {
+        progress(&format!("with a planted leak of {level}"));
+        if found(&text::channel(&planted(subject, level), progress)?) != Some(true) {
+            break;
+        }
+        limit = Some(level);
+    }
+    let rows = subject.vectors.rows();
+    match limit {
+        Some(level) => {
+            let finding =
+                detected_from(&section.name, "planted=correlation", level, blind.seed, rows);
+            section.findings.push(finding);
+            section.notes.push(format!(
+                "Words would have been read where each number has a correlation of {level} or more with the \
+                 true one. A weaker leak could pass."
+            ));
+        }
+        None if section.verdict == Some(Verdict::Closed) => {
+            section.verdict = None;
+            section.notes.push(
+                "No verdict: this decoder reads nothing where a correlation of a half is planted, so that it \
+                 reads nothing means nothing."
+                    .to_owned(),
+            );
+        }
+        None => {}
+    }
+    Ok(section)
+}
+
+/// Whether stored blocks, requests and answers are what uniform noise would be.
+///
+/// # Errors
+/// None so far.
+pub fn noise(blind: &BlindSubject, progress: &dyn Fn(&str)) -> Result<Section> {
+    const NAME: &str = "ciphertext-noise";
+    let mut section = Section::new(NAME, "Whether ciphertexts look like noise");
+    for stream in &blind.streams {
+        progress(&format!("{} as {}", stream.of, stream.reading));
+        for tested in against_noise(stream.modulus, &stream.pieces) {
+            let setting =
+                format!("of={},reading={},test={}", stream.of, stream.reading, tested.test);
+            let finding = Finding::new(NAME, setting, "evidence_digits", tested.evidence);
+            section.findings.push(finding.on(blind.seed, stream.pieces.len()));
+        }
+    }
+    let evidence = |at: &usize| section.findings[*at].value;
+    let worst =
+        (0..section.findings.len()).rev().max_by(|a, b| evidence(a).total_cmp(&evidence(b)));
+    let (Some(worst), Some(stream)) = (worst, blind.streams.first()) else {
+        section.notes.push("Not measured: there are no words.".to_owned());
+        return Ok(section);
+    };
+    section.headline = Some(worst);
+    let alarm = evidence(&worst) >= ALARM;
+    section.verdict = Some(if alarm { Verdict::Open } else { Verdict::Closed });
+    section.notes.push(if alarm {
+        "This should not be: ciphertexts can be told from noise. Do not rely on this collection, and report it."
+            .to_owned()
+    } else {
+        format!(
+            "No test tells the words from uniform noise. The figure is the strongest evidence of {} tests, in \
+             digits: noise shows d digits less than once in 10^d times, and the alarm is at {ALARM}.",
+            section.findings.len()
+        )
+    });
+    progress("with words that nothing hides");
+    if let Some(share) = unmasked_limit(stream, blind.seed) {
+        let finding = detected_from(
+            NAME,
+            "planted=words-without-a-pad",
+            share,
+            blind.seed,
+            stream.pieces.len(),
+        );
+        section.findings.push(finding);
+        section.notes.push(format!(
+            "If one word of {:.0} had no pad, it would be found; so would two polynomials under one pad, or a \
+             request that is sent twice.",
+            1.0 / share
+        ));
+    }
+    Ok(section)
+}
+
+/// The smallest share of words without a pad that is found, of shares tried from a tenth downwards. Such
+/// words are as small as rows and errors are: below a millionth of the modulus.
+fn unmasked_limit(stream: &Stream, seed: u64) -> Option<f64> {
+    let shares = [1e-1, 1e-2, 1e-3, 1e-4, 1e-5];
+    let is_found = |share: &&f64| {
+        let rng = &mut generator(seed, 906);
+        let mut pieces = stream.pieces.clone();
+        for word in pieces.iter_mut().flatten() {
+            if (below(1 << 30, rng) as f64) < **share * (1 << 30) as f64 {
+                *word = below((stream.modulus >> 20) as usize, rng) as u64;
+            }
+        }
+        strongest(&against_noise(stream.modulus, &pieces)) >= ALARM
+    };
+    shares.iter().take_while(is_found).last().copied()
+}

@@ -1,0 +1,107 @@
+//! What the server of a blind collection sees without an attack.
+
+use anyhow::Result;
+
+use super::BlindSubject;
+use crate::finding::{Finding, Section};
+
+/// The collection's size.
+///
+/// # Errors
+/// None so far.
+pub fn collection_size(blind: &BlindSubject, _: &dyn Fn(&str)) -> Result<Section> {
+    const NAME: &str = "collection-size";
+    let seen = &blind.seen;
+    let (shape, documents) = (&seen.shape, seen.documents);
+    let finding = |metric: &str, value: usize| {
+        Finding::new(NAME, "", metric, value as f64).on(blind.seed, documents)
+    };
+    let mut section = Section::new(NAME, "How large the collection is");
+    section.findings = vec![
+        finding("blocks", seen.blocks),
+        finding("places_in_a_block", shape.rows_per_block()),
+        finding("tiles", shape.tiles()),
+        finding("width_of_a_tile", shape.tile()),
+        finding("blocks_of_checks", seen.checks),
+        finding("stored_bytes", seen.stored_bytes),
+    ];
+    section.headline = Some(0);
+    section.notes.push(format!(
+        "The server counts {} blocks of {} places: at most {} documents, of {} to {} dimensions. Free places \
+         look like the others. It also sees the numbers of the epoch and of the revision, and for how long \
+         each block was there.",
+        seen.blocks,
+        shape.rows_per_block(),
+        seen.blocks * shape.rows_per_block(),
+        (shape.tiles() - 1) * shape.tile() + 1,
+        shape.tiles() * shape.tile(),
+    ));
+    Ok(section)
+}
+
+/// Which blocks change, and when.
+///
+/// # Errors
+/// None so far.
+pub fn block_changes(blind: &BlindSubject, _: &dyn Fn(&str)) -> Result<Section> {
+    const NAME: &str = "block-changes";
+    let seen = &blind.seen;
+    let finding = |metric: &str, value: usize| {
+        Finding::new(NAME, "", metric, value as f64).on(blind.seed, seen.documents)
+    };
+    let mut section = Section::new(NAME, "Which blocks change, and when");
+    section.findings = vec![
+        finding("places_that_may_have_changed", seen.shape.rows_per_block()),
+        finding("blocks_told_apart", seen.blocks),
+    ];
+    section.headline = Some(0);
+    section.notes.push(format!(
+        "Every publish shows its time and which of the {} blocks it replaces. Which of a block's {} places \
+         changed is what `release-churn` attacks. Rows lie in the order of ingestion, so a block that \
+         changes often tells about when its documents came.",
+        seen.blocks,
+        seen.shape.rows_per_block()
+    ));
+    Ok(section)
+}
+
+/// Sizes and times of requests.
+///
+/// # Errors
+/// None so far.
+pub fn request_shape(blind: &BlindSubject, _: &dyn Fn(&str)) -> Result<Section> {
+    const NAME: &str = "request-shape";
+    let requests = &blind.seen.requests;
+    let count = requests.len();
+    let distinct = |of: fn(&(usize, usize)) -> usize| {
+        let mut sizes: Vec<usize> = requests.iter().map(of).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes.len()
+    };
+    let finding = |metric: &str, value: usize| {
+        Finding::new(NAME, "", metric, value as f64).on(blind.seed, count)
+    };
+    let mut section = Section::new(NAME, "Sizes and times of requests");
+    let (up, down) = (distinct(|it| it.0), distinct(|it| it.1));
+    section.findings = vec![
+        finding("sizes_of_requests", up),
+        finding("sizes_of_answers", down),
+        finding("requests_recorded", count),
+    ];
+    if let Some(&(up, down)) = requests.first() {
+        section.findings.push(finding("request_bytes", up));
+        section.findings.push(finding("answer_bytes", down));
+    }
+    section.headline = Some(0);
+    let sizes = if (up, down) == (1, 1) {
+        format!("All {count} requests that were recorded have one size, and so have their answers")
+    } else {
+        format!("The {count} requests that were recorded have {up} sizes and their answers {down}")
+    };
+    section.notes.push(format!(
+        "{sizes}. The server sees that there was a search, when and from which address. It also sees that a \
+         client gives up: one that finds an answer false asks no more until there are fresh checks."
+    ));
+    Ok(section)
+}

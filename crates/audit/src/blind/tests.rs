@@ -1,0 +1,170 @@
+//! Every channel reads chance on noise with a limit to its sight, and finds a leak.
+
+use shard_geometry::{Pca, VectorSet};
+use shard_rlwe::blind::{MODULUS, QueryRank};
+
+use super::limit::{DETECTED_FROM, mixed};
+use super::*;
+use crate::finding::{Section, Verdict};
+use crate::report::channels::{CHANNELS, Channel, run_blind};
+use crate::subject::{KeyFamily, coordinates};
+use crate::tools::statistics::{below, generator};
+use crate::view::{Release, ServerView};
+
+const ROWS: usize = 512;
+const WIDTH: usize = 24;
+const PLACES: usize = 64;
+
+fn normals(rows: usize, width: usize, seed: u64) -> Matrix {
+    Matrix::normal(rows, width, &mut generator(seed, 0))
+}
+
+/// Rows read with a leak of a level, of two epochs.
+fn reading(name: &'static str, level: f64) -> Reading {
+    // Coordinates of falling variance, all skewed: what a cloud can be aligned by.
+    let mut vectors = normals(ROWS, WIDTH, 1);
+    for row in 0..ROWS {
+        for (at, x) in vectors.row_mut(row).iter_mut().enumerate() {
+            *x = (*x * *x - 1.0) * 0.85_f64.powi(at as i32);
+        }
+    }
+    let values = vectors.values().iter().map(|&x| x as f32).collect();
+    let set = VectorSet::new(WIDTH, values).expect("vectors");
+    let coordinates = coordinates(&Pca::fit(&set).expect("axes"), &set);
+    let cells: Vec<u32> = (0..ROWS).map(|row| (row / PLACES) as u32).collect();
+    let release = |seed| Release {
+        rows: mixed(&normals(ROWS, WIDTH, seed), &coordinates, level),
+        cells: cells.clone(),
+        prefixes: None,
+    };
+    let view = ServerView { releases: vec![release(2), release(3)], requests: Vec::new() };
+    let subject = Subject {
+        vectors,
+        coordinates,
+        prefix_width: 0,
+        cells: cells.clone(),
+        keys: KeyFamily::Orthogonal,
+        texts: None,
+        queries: None,
+        view,
+        documents: (0..ROWS).map(Some).collect(),
+        seed: 7,
+    };
+    Reading { name, subject }
+}
+
+/// A collection whose ciphertexts leak at a level everywhere; zero is as it should be.
+fn subject(level: f64) -> BlindSubject {
+    let queries = normals(100, WIDTH, 4);
+    let request = |seed| mixed(&normals(100, WIDTH, seed), &queries, level);
+    let changed: Vec<bool> = (0..ROWS).map(|row| row % 4 == 1).collect();
+    let changes = Changes { differences: normals(ROWS, WIDTH, 8), changed };
+    let rng = &mut generator(9, 0);
+    let mut piece = |_| (0..2_048).map(|_| below(MODULUS as usize, rng) as u64).collect();
+    let mut pieces: Vec<Vec<u64>> = (0..30).map(&mut piece).collect();
+    if level > 0.0 {
+        pieces[3] = pieces[17].clone();
+    }
+    BlindSubject {
+        readings: vec![reading("coefficients", level), reading("words", 0.0)],
+        changes: attacks::planted_changes(&changes, level),
+        requests: Requests {
+            queries: queries.clone(),
+            readings: vec![("coefficients", [request(5), request(6)])],
+        },
+        streams: vec![Stream { of: "stored-blocks", reading: "words", modulus: MODULUS, pieces }],
+        seen: Seen {
+            shape: Shape::new(WIDTH, 32, QueryRank::One).expect("a shape"),
+            documents: ROWS,
+            blocks: 8,
+            checks: 12,
+            stored_bytes: 1_000_000,
+            requests: vec![(100, 200); 50],
+        },
+        seed: 7,
+    }
+}
+
+fn measured(level: f64) -> Vec<Section> {
+    let own: Vec<&Channel> = CHANNELS.iter().filter(|channel| channel.scope.is_attack()).collect();
+    run_blind(&subject(level), &own, &|_, _| ()).expect("sections")
+}
+
+#[test]
+fn noise_reads_chance_and_says_what_would_have_been_seen() {
+    let sections = measured(0.0);
+    let closed: Vec<&str> = sections
+        .iter()
+        .filter(|section| section.verdict.is_some())
+        .map(|section| {
+            assert_eq!(section.verdict, Some(Verdict::Closed), "{section:?}");
+            let limit = section.findings.iter().find(|finding| finding.metric == DETECTED_FROM);
+            assert!(limit.is_some_and(|limit| limit.value <= 1.0), "{}", section.name);
+            assert!(section.headline.is_some());
+            section.name.as_str()
+        })
+        .collect();
+    let expected = [
+        "same-key-neighbours",
+        "partial-alignment",
+        "reference-lookup",
+        "unsupervised-alignment",
+        "release-linkage",
+        "release-churn",
+        "request-leakage",
+        "membership",
+        "ciphertext-noise",
+    ];
+    assert_eq!(closed, expected);
+    // The others say why, and have no figure.
+    for section in sections.iter().filter(|section| section.verdict.is_none()) {
+        assert!(section.findings.is_empty(), "{}", section.name);
+        assert!(section.notes[0].starts_with("Not measured: "), "{:?}", section.notes);
+    }
+}
+
+#[test]
+fn a_leak_is_found_by_every_channel() {
+    for section in measured(0.9) {
+        let is_closed = section.verdict == Some(Verdict::Closed);
+        assert!(!is_closed, "{}: {:?}", section.name, section.findings);
+        if section.verdict.is_some() {
+            assert!(section.notes[0].starts_with("This should not be"), "{:?}", section.notes);
+        }
+    }
+}
+
+#[test]
+fn what_is_seen_is_counted() {
+    let seen = ["collection-size", "block-changes", "request-shape"];
+    let channels: Vec<&Channel> = CHANNELS.iter().filter(|it| seen.contains(&it.name)).collect();
+    let mut subject = subject(0.0);
+    let value = |subject: &BlindSubject, metric: &str| {
+        let sections = run_blind(subject, &channels, &|_, _| ()).expect("sections");
+        let mut findings = sections.iter().flat_map(|section| &section.findings);
+        findings.find(|finding| finding.metric == metric).expect("a figure").value
+    };
+    assert_eq!(value(&subject, "blocks"), 8.0);
+    assert_eq!(value(&subject, "places_that_may_have_changed"), 64.0);
+    assert_eq!(value(&subject, "sizes_of_requests"), 1.0);
+    subject.seen.requests.push((101, 200));
+    assert_eq!(value(&subject, "sizes_of_requests"), 2.0);
+    assert_eq!(value(&subject, "sizes_of_answers"), 1.0);
+}
+
+#[test]
+fn too_few_documents_have_no_verdict() {
+    let mut small = subject(0.0);
+    for reading in &mut small.readings {
+        let subject = &mut reading.subject;
+        let few: Vec<usize> = (0..20).collect();
+        subject.vectors = subject.vectors.select(&few);
+        subject.coordinates = subject.coordinates.select(&few);
+        for release in &mut subject.view.releases {
+            release.rows = release.rows.select(&few);
+            release.cells.truncate(20);
+        }
+    }
+    let section = channels::known_pairs(&small, &|_| ()).expect("a section");
+    assert!(section.verdict.is_none() && section.notes[0].contains("too few"), "{section:?}");
+}
