@@ -8,6 +8,7 @@ use shard::audit::{CHANNELS, Channel};
 use shard::baselines::Baseline;
 
 use crate::args::{VaultArguments, positive};
+use crate::remote::VectorArguments;
 
 #[derive(Args)]
 pub struct Audit {
@@ -18,6 +19,8 @@ pub struct Audit {
     /// (otherwise: SHARD_PASSPHRASE, or asked for at the terminal)
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub vectors_from: VectorArguments,
     /// Audit somebody else's transformed vectors instead: .npy, one per row
     #[arg(long, value_name = "FILE", requires = "originals", conflicts_with_all = ["vault", "key_file", "baseline"])]
     pub release: Option<PathBuf>,

@@ -16,7 +16,6 @@ use shard::{Documents, Error};
 pub use arguments::Audit;
 
 use crate::output::{Output, follow, progress, table};
-use crate::unlock;
 
 /// The thresholds of a policy are not met: neither success nor a failure of the program.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +86,7 @@ fn read_policy(path: &Path) -> Result<Policy> {
 fn of_vault(arguments: &Audit) -> Result<Audited> {
     let queries = arguments.queries.as_deref().map(|path| read_queries(path, None)).transpose()?;
     let texts = arguments.texts.as_deref().map(read_texts).transpose()?;
-    let vault = unlock::open(&arguments.vault())?;
+    let vault = arguments.vectors_from.open(&arguments.vault())?;
     let bar = progress("searching", queries.as_ref().map_or(0, |queries| queries.ids().len()));
     let watch = follow(&bar);
     let options = AuditOptions {
