@@ -6,7 +6,7 @@
 //! `P = N / w` inner products of length `g w` modulo `q` and a transform of `P` points. The factor `w`
 //! is divided out of [`Factor`] when that is made.
 
-use super::modulus::{MODULUS, MODULUS_BITS, reduce};
+use super::modulus::{DEGREE, MODULUS, MODULUS_BITS, reduce};
 use super::words::{Block, Factor, LANES, Lanes, Words};
 use crate::ntt::Ntt;
 use crate::portable::PortableNtt;
@@ -18,15 +18,19 @@ const BLOCKS: usize = 4;
 /// Factors that share each load of a block's words.
 const FACTORS: usize = 4;
 
+/// Products that a lane can add up before they are reduced: the low 52 bits of so many fit a word.
+const MOST_STEPS: usize = 1 << 12;
+
 /// The fold to the coefficients that are multiples of a tile's width.
 pub(super) struct Fold {
     places: usize,
-    transform: PortableNtt,
+    /// None where a single coefficient is wanted: it is the sum itself.
+    transform: Option<PortableNtt>,
 }
 
 impl Fold {
     pub(super) fn to(places: usize) -> Self {
-        Self { places, transform: PortableNtt::over(places, MODULUS) }
+        Self { places, transform: (places > 1).then(|| PortableNtt::over(places, MODULUS)) }
     }
 
     /// Calls `sink(factor, block, coefficients)` with the `P` wanted coefficients of every block's
@@ -43,6 +47,7 @@ impl Fold {
         let many = factors.first().map_or(0, |factor| factor.polynomials());
         assert!(blocks.iter().all(|block| block.polynomials() == many), "blocks of this shape");
         assert!(factors.iter().all(|factor| factor.polynomials() == many), "factors of this shape");
+        assert!(many * DEGREE / LANES / self.places <= MOST_STEPS, "sums that fit a word");
         let mut sums = vec![0; BLOCKS * FACTORS * self.places];
         for (first_factor, factors) in factors.chunks(FACTORS).enumerate() {
             // With several factors the words of a block are shared; with one, those of the factor.
@@ -51,7 +56,9 @@ impl Fold {
                 let sums = &mut sums[..blocks.len() * factors.len() * self.places];
                 self.sums(blocks, factors, sums);
                 for (at, sums) in sums.chunks_exact_mut(self.places).enumerate() {
-                    self.transform.inverse(sums);
+                    if let Some(transform) = &self.transform {
+                        transform.inverse(sums);
+                    }
                     let (factor, block) = (at % factors.len(), at / factors.len());
                     sink(first_factor * FACTORS + factor, first_block * together + block, sums);
                 }
@@ -131,7 +138,7 @@ fn portable<const B: usize, const F: usize>(
 }
 
 /// An inner product modulo `q`: with `a = a1 2^24 + a0`, products of halves are below `2^48`, and at
-/// most `2^11` of them come together in a lane (two in the middle).
+/// most [`MOST_STEPS`] of them come together in a lane (two in the middle).
 #[inline(always)]
 fn by_halves(words: &[Words], factor: &[Lanes]) -> u64 {
     const HALF: u32 = MODULUS_BITS / 2;
@@ -180,7 +187,7 @@ mod ifma {
         }
 
         /// The low and the high 52 bits of every product are added up apart; a lane takes at most
-        /// `2^11` of them, which leaves them below `2^63`.
+        /// [`MOST_STEPS`](super::MOST_STEPS) of them, which leaves them below `2^64`.
         pub(super) fn inner_products<const B: usize, const F: usize>(
             self,
             blocks: [&[Words]; B],
@@ -253,7 +260,7 @@ mod ifma {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blind::modulus::{DEGREE, add, inverse_of, multiply, transform};
+    use crate::blind::modulus::{add, inverse_of, multiply, transform};
     use crate::sample::{Stream, fill_uniform};
 
     fn uniform(seed: u8, polynomials: usize) -> Vec<Vec<u64>> {
@@ -274,7 +281,7 @@ mod tests {
     /// The whole product, transformed back, of which every `w`-th coefficient is kept.
     #[test]
     fn the_fold_gives_every_wth_coefficient_of_the_product() {
-        for (tile, polynomials) in [(8, 3), (32, 1), (64, 12), (256, 2)] {
+        for (tile, polynomials) in [(8, 3), (32, 1), (64, 12), (256, 2), (DEGREE, 16)] {
             let (left, right) = (uniform(1, polynomials), uniform(2, polynomials));
             let mut product = vec![0; DEGREE];
             for (left, right) in left.iter().zip(&right) {
@@ -312,5 +319,20 @@ mod tests {
                 .fold(0, |sum, product| (sum + product) % u128::from(MODULUS));
             assert_eq!(u128::from(halves[0]), exact);
         }
+    }
+
+    /// A single coefficient of sixteen polynomials is the longest sum there is.
+    #[test]
+    fn the_longest_sum_of_the_largest_words_fits() {
+        let largest = vec![vec![MODULUS - 1; DEGREE]; 16];
+        let stored = block(&largest);
+        let mut factor = Factor::zero(16);
+        largest.iter().enumerate().for_each(|(at, values)| factor.put(at, values, 1));
+        assert_eq!(stored.words().len(), MOST_STEPS);
+        let (mut chosen, mut halves) = ([0], [0]);
+        inner_products([stored.words()], [&factor.lanes[..]], 1, &mut chosen);
+        portable([stored.words()], [&factor.lanes[..]], 1, &mut halves);
+        // (q - 1)^2 = 1, so the sum counts the products.
+        assert_eq!((chosen, halves), ([16 * DEGREE as u64], [16 * DEGREE as u64]));
     }
 }

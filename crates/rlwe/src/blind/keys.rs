@@ -25,11 +25,22 @@ impl EpochKey {
     }
 
     /// A key for one purpose.
-    fn derive(&self, purpose: &str) -> Zeroizing<[u8; 32]> {
+    pub(super) fn derive(&self, purpose: &str) -> Zeroizing<[u8; 32]> {
         let hkdf = Hkdf::<Sha256>::from_prk(&self.0).expect("32 bytes are long enough");
         let mut key = Zeroizing::new([0; 32]);
         hkdf.expand(purpose.as_bytes(), &mut *key).expect("32 bytes are short enough");
         key
+    }
+
+    /// Uniform polynomials for one purpose, as evaluations.
+    pub(super) fn uniform(&self, purpose: &str, polynomials: usize) -> Vec<Vec<u64>> {
+        let seed = self.derive(purpose);
+        let column = |t: usize| {
+            let mut values = vec![0; DEGREE];
+            fill_uniform(&mut values, &seed, Stream::Uniform(t as u32), MODULUS);
+            values
+        };
+        (0..polynomials).map(column).collect()
     }
 }
 
@@ -81,15 +92,7 @@ pub struct Keys {
 impl Keys {
     /// Expands the key of an epoch.
     pub fn expand(key: &EpochKey, shape: Shape) -> Self {
-        let matrix = |purpose: String| {
-            let seed = key.derive(&purpose);
-            let column = |t: usize| {
-                let mut values = vec![0; DEGREE];
-                fill_uniform(&mut values, &seed, Stream::Uniform(t as u32), MODULUS);
-                values
-            };
-            (0..shape.tiles()).map(column).collect::<Vec<_>>()
-        };
+        let matrix = |purpose: String| key.uniform(&purpose, shape.tiles());
         Self {
             shape,
             fold: Fold::to(shape.rows_per_block()),
@@ -125,16 +128,22 @@ impl Drop for Keys {
 pub(super) fn ternary_secret(seed: &[u8; 32], at: usize) -> Zeroizing<Vec<u64>> {
     let mut trits = [0_i8; DEGREE];
     fill_trits(&mut trits, seed, Stream::Trits(at as u32));
+    let secret = evaluations_of(&trits);
+    wipe(&mut trits);
+    secret
+}
+
+/// A secret of ternary coefficients, as evaluations.
+pub(super) fn evaluations_of(trits: &[i8; DEGREE]) -> Zeroizing<Vec<u64>> {
     let mut secret = Zeroizing::new(vec![0; DEGREE]);
     dispatch(
         #[inline(always)]
         || {
-            for (value, &trit) in secret.iter_mut().zip(&trits) {
+            for (value, &trit) in secret.iter_mut().zip(trits) {
                 *value = reduce_signed(i64::from(trit));
             }
         },
     );
-    wipe(&mut trits);
     transform().forward(&mut secret);
     secret
 }

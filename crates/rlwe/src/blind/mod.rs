@@ -24,6 +24,7 @@
 //! `modulus` (arithmetic), `words` (residues in six bytes), `kernel` (the products), `shape`, `scale`
 //! (where rows lie, what error is left) → `keys`, `block`, `query`, `check` (encryption and opening) →
 //! `evaluate` (the server's side), `choose` (the width of tiles), `security` (bits by cost model).
+//! `records`: sealed records in columns, fetched with an encrypted unit vector.
 
 mod block;
 mod check;
@@ -33,6 +34,7 @@ mod kernel;
 mod keys;
 mod modulus;
 mod query;
+mod records;
 mod scale;
 mod security;
 mod shape;
@@ -47,6 +49,10 @@ pub use evaluate::{Answer, Forged, PreparedQuery, QueryError, Server};
 pub use keys::{BLOCK_RANK, EpochKey, Keys};
 pub use modulus::{DEGREE, MODULUS, MODULUS_BITS};
 pub use query::{EncryptedQuery, Opening, QueryEntropy};
+pub use records::{
+    FetchOpening, PAGE_SLOTS, PreparedFetch, RecordKeys, RecordServer, RecordShape,
+    RecordShapeError, Segment,
+};
 pub use scale::{Grid, Precision, RANGE, tolerance};
 pub use security::{CostModel, Security};
 pub use shape::{MAX_DIMENSION, QueryRank, SCORE_BITS, Shape, ShapeError, TILES};

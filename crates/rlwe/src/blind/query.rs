@@ -12,7 +12,7 @@ use crate::sample::{EntropyError, Stream, each_error, fill_from_os};
 
 /// Randomness for exactly one query: moved into its encryption, never copied.
 #[derive(ZeroizeOnDrop)]
-pub struct QueryEntropy([u8; 32]);
+pub struct QueryEntropy(pub(super) [u8; 32]);
 
 impl QueryEntropy {
     /// Fresh bytes from the operating system's generator.
