@@ -10,7 +10,7 @@ use shard_protocol::{
     CollectionName, CommitName, DeleteBlob, DeleteRows, Disclosed, Epoch, FetchBlob, FetchBlobs,
     FetchShared, FetchSharedMany, Leak, Limits, ListBlobs, ListMacs, MessageKind, OpenSession,
     OpenSlotsSession, PublishRows, PutBlob, PutBlobs, RerankRequest, ResetCollection, Revision,
-    Row, RowBatch, RowHandle, RowMac, SessionId, SlotsRequest, declassify,
+    Row, RowBatch, RowHandle, RowMac, SessionId, SlotsRequest, Table, declassify,
 };
 use shard_rlwe::blind::{QueryRank, Shape};
 use shard_rlwe::slots::{SlotsClient, SlotsLayout, SlotsParameters};
@@ -206,7 +206,7 @@ pub fn blind_publish(list: Vec<u8>) -> Vec<Vec<u8>> {
 /// A search of that collection, of two queries.
 pub fn blind_query() -> BlindQuery {
     let commit = declassify(CommitName([1; 16]), Leak::CollectionShape);
-    BlindQuery::new(epoch(), commit, vec![residues(50), residues(51)])
+    BlindQuery::new(Table::Rows, epoch(), commit, vec![residues(50), residues(51)])
 }
 
 /// A server that holds nothing.

@@ -8,8 +8,8 @@ use shard_protocol::{
     ActivateEpoch, BeginPublish, BlindAnswer, BlindQuery, Blob, BlobList, Blobs, BlockList,
     CollectionName, CollectionState, DeleteBlob, DeleteRows, FetchBlob, FetchBlobs, FetchShared,
     FetchSharedMany, ListBlobs, ListMacs, MessageKind, OpenSession, OpenSlotsSession, PublishRows,
-    PutBlob, PutBlobs, Refusal, RefusalCode, RerankRequest, RerankResponse, ResetCollection,
-    RowBatch, RowMacs, SlotsRequest, SlotsResponse, message_kind,
+    PutBlob, PutBlobs, RecordList, Refusal, RefusalCode, RerankRequest, RerankResponse,
+    ResetCollection, RowBatch, RowMacs, SlotsRequest, SlotsResponse, message_kind,
 };
 use shard_rlwe::slots::SlotsClient;
 use shard_server::Server;
@@ -98,6 +98,7 @@ fn decode_as_everything(bytes: &[u8]) {
         BlobList,
         BlindQuery,
         BlockList,
+        RecordList,
         PutBlobs,
         FetchBlobs,
         FetchSharedMany,

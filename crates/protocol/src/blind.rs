@@ -1,14 +1,35 @@
 //! Searches of a blind collection: encrypted queries up, one number per place of every block down.
 //!
-//! A query says nothing but which commit it is for: every block is scored, whatever is asked.
+//! A query says nothing but which commit it is for: every block is scored, whatever is asked. A fetch of
+//! records is the same with their words in place of blocks.
 
 use crate::leak::{Disclosed, Leak, declassify};
 use crate::names::{CommitName, Epoch};
-use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer};
+use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer, message_kind};
 
-/// Asks for the scores of all blocks of a commit, for a few encrypted queries that share one pass.
+/// What queries are multiplied with. It is the kind of their message that says so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Table {
+    /// The blocks of rows: a search.
+    Rows,
+    /// The words of records: a fetch.
+    Records,
+}
+
+impl Table {
+    fn kind(self) -> MessageKind {
+        match self {
+            Self::Rows => MessageKind::BlindQuery,
+            Self::Records => MessageKind::RecordQuery,
+        }
+    }
+}
+
+/// Asks for the scores of all blocks of a commit, or the words of all segments of its records, for a few
+/// encrypted queries that share one pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlindQuery {
+    table: Table,
     epoch: Disclosed<Epoch>,
     commit: Disclosed<CommitName>,
     queries: Vec<Vec<u8>>,
@@ -18,23 +39,30 @@ impl BlindQuery {
     /// Queries in one message at most.
     pub const MOST: usize = 8;
 
-    /// Queries for the blocks of a commit, each the bytes of an
+    /// Queries for a table of a commit, each the bytes of an
     /// [`EncryptedQuery`](shard_rlwe::blind::EncryptedQuery).
     ///
     /// # Panics
     /// When there are none or more than [`MOST`](Self::MOST), when they are not equally long, or
     /// something was declassified as another leak than it is.
     pub fn new(
+        table: Table,
         epoch: Disclosed<Epoch>,
         commit: Disclosed<CommitName>,
         queries: Vec<Vec<u8>>,
     ) -> Self {
         assert!((1..=Self::MOST).contains(&queries.len()), "1 to {} queries", Self::MOST);
         Self {
+            table,
             epoch: epoch.accounted_under(Leak::CollectionShape),
             commit: commit.accounted_under(Leak::CollectionShape),
             queries: equally_long(queries),
         }
+    }
+
+    /// What is asked.
+    pub fn table(&self) -> Table {
+        self.table
     }
 
     /// The epoch that is searched.
@@ -42,7 +70,7 @@ impl BlindQuery {
         *self.epoch
     }
 
-    /// The commit whose blocks are scored.
+    /// The commit whose table it is.
     pub fn commit(&self) -> CommitName {
         *self.commit
     }
@@ -54,7 +82,7 @@ impl BlindQuery {
 
     /// The wire form.
     pub fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::new(MessageKind::BlindQuery);
+        let mut writer = Writer::new(self.table.kind());
         writer.bytes.reserve(32 + self.queries.len() * self.queries[0].len());
         writer.u64(self.epoch.0);
         writer.raw(&self.commit.0);
@@ -64,7 +92,11 @@ impl BlindQuery {
 
     /// Reads the wire form. Whether a query is as long as the collection's is for the server to say.
     pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Self, DecodeError> {
-        let mut reader = Reader::open(bytes, MessageKind::BlindQuery, limits)?;
+        let table = match message_kind(bytes) {
+            Ok(MessageKind::RecordQuery) => Table::Records,
+            _ => Table::Rows,
+        };
+        let mut reader = Reader::open(bytes, table.kind(), limits)?;
         let epoch = reader.epoch()?;
         let commit = declassify(CommitName(reader.array()?), Leak::CollectionShape);
         let count = reader.count("queries", Self::MOST)?;
@@ -74,12 +106,12 @@ impl BlindQuery {
         let length = reader.count("bytes of a query", limits.bytes)?;
         let queries = read_pieces(&mut reader, count, length)?;
         reader.finish()?;
-        Ok(Self::new(epoch, commit, queries))
+        Ok(Self::new(table, epoch, commit, queries))
     }
 }
 
 /// The answers to a [`BlindQuery`], in the order of its queries: of each, the places of all blocks in
-/// the order of the [`BlockList`](crate::BlockList).
+/// the order of the [`BlockList`](crate::BlockList), or the words of all segments of records.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlindAnswer {
     answers: Vec<Vec<u8>>,

@@ -6,6 +6,7 @@
 use crate::block_list::BlockList;
 use crate::leak::{Disclosed, Leak, declassify};
 use crate::names::{BlobName, CommitName};
+use crate::records::RecordList;
 use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer};
 
 /// Stores a blob, in place of one of the same name.
@@ -30,6 +31,15 @@ impl PutBlob {
         let commit = commit.accounted_under(Leak::CollectionShape);
         Self {
             name: declassify(BlobName::blocks(*commit), Leak::SealedBlobs),
+            sealed: declassify(list.encode(), Leak::SealedBlobs),
+        }
+    }
+
+    /// The list of the records of a commit, as [`PutBlob::block_list`].
+    pub fn record_list(commit: Disclosed<CommitName>, list: &RecordList) -> Self {
+        let commit = commit.accounted_under(Leak::CollectionShape);
+        Self {
+            name: declassify(BlobName::records(*commit), Leak::SealedBlobs),
             sealed: declassify(list.encode(), Leak::SealedBlobs),
         }
     }

@@ -121,11 +121,7 @@ impl BlockList {
         let epoch = reader.epoch()?;
         let dimension = reader.count("dimensions of a row", limits.width)?;
         let tile = reader.count("width of a tile", limits.width)?;
-        let rank = match reader.u8()? {
-            1 => QueryRank::One,
-            2 => QueryRank::Two,
-            _ => return Err(DecodeError::Invalid("a rank of queries that is neither 1 nor 2")),
-        };
+        let rank = reader.query_rank()?;
         let shape = Shape::new(dimension, tile, rank)?;
         let checks = reader.count("checks", Self::MOST)?;
         let count = reader.count("blocks", Self::MOST)?;
@@ -141,5 +137,16 @@ impl BlockList {
                 BlockListError::Repeated(_) => "a block that is listed twice",
             })
         })
+    }
+}
+
+impl Reader<'_> {
+    /// How many secrets hide a query.
+    pub(crate) fn query_rank(&mut self) -> Result<QueryRank, DecodeError> {
+        match self.u8()? {
+            1 => Ok(QueryRank::One),
+            2 => Ok(QueryRank::Two),
+            _ => Err(DecodeError::Invalid("a rank of queries that is neither 1 nor 2")),
+        }
     }
 }

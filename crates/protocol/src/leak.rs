@@ -25,8 +25,11 @@ pub enum Leak {
     PrefixScores,
     /// Sealed bytes that the server keeps for the owner: their names, lengths and times.
     SealedBlobs,
-    /// Which blocks of a blind collection are new in a publish, and when.
+    /// Which blocks of a blind collection, and which pages of its records, are new in a publish, and
+    /// when.
     BlockChanges,
+    /// Which pages of records somebody fetches by name.
+    FetchedRecords,
 }
 
 impl Leak {
@@ -41,6 +44,7 @@ impl Leak {
         Leak::SessionLinkage,
         Leak::SealedBlobs,
         Leak::BlockChanges,
+        Leak::FetchedRecords,
         #[cfg(feature = "slots")]
         Leak::PrefixScores,
     ];
@@ -59,6 +63,7 @@ impl Leak {
             Leak::PrefixScores => "prefix-scores",
             Leak::SealedBlobs => "sealed-blobs",
             Leak::BlockChanges => "block-changes",
+            Leak::FetchedRecords => "fetched-records",
         }
     }
 
@@ -79,7 +84,12 @@ impl Leak {
             #[cfg(feature = "slots")]
             Leak::PrefixScores => "the prefix part of each score (only with slots)",
             Leak::SealedBlobs => "names, lengths and times of sealed backups (only where kept)",
-            Leak::BlockChanges => "which blocks a publish replaces (only in blind collections)",
+            Leak::BlockChanges => {
+                "which blocks and pages a publish replaces (only in blind collections)"
+            }
+            Leak::FetchedRecords => {
+                "which records are wanted, to within 32 (only where fetched directly)"
+            }
         }
     }
 }

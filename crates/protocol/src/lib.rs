@@ -18,8 +18,8 @@
 //! # Map
 //!
 //! `leak` (trust boundary) · `names` (handles, epochs, collections) · `wire` (reader, header,
-//! limits) · `rows`, `lineage`, `publish`, `state`, `session`, `rerank`, `blind`, `block_list`, `blobs`,
-//! `many_blobs`, `refusal` (messages) · `operation`, [`http`] (paths and names of the HTTP interface) · `transport`.
+//! limits) · `rows`, `lineage`, `publish`, `state`, `session`, `rerank`, `blind`, `block_list`, `records`,
+//! `blobs`, `many_blobs`, `refusal` (messages) · `operation`, [`http`] (paths and names of the HTTP interface) · `transport`.
 //!
 //! The cargo feature `slots` adds the messages of the paper's slot layout (module `slots`) and the
 //! leak that comes with them, `prefix-scores`. Without it they are refused by name.
@@ -38,6 +38,7 @@ mod many_blobs;
 mod names;
 mod operation;
 mod publish;
+mod records;
 mod refusal;
 mod rerank;
 mod rows;
@@ -50,7 +51,7 @@ mod tests;
 mod transport;
 mod wire;
 
-pub use blind::{BlindAnswer, BlindQuery};
+pub use blind::{BlindAnswer, BlindQuery, Table};
 pub use blobs::{Blob, BlobList, DeleteBlob, FetchBlob, FetchShared, ListBlobs, PutBlob};
 pub use block_list::{BlockList, BlockListError};
 pub use leak::{Disclosed, Leak, declassify};
@@ -61,6 +62,7 @@ pub use names::{
 };
 pub use operation::{Access, Operation};
 pub use publish::{DeleteRows, ListMacs, PublishRows, RowMacs};
+pub use records::{RecordList, RecordListError};
 pub use refusal::{Refusal, RefusalCode};
 pub use rerank::{CandidateError, Candidates, RerankRequest, RerankResponse};
 pub use rows::{Row, RowBatch};

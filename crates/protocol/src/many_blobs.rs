@@ -122,6 +122,18 @@ by_names!(
     FetchSharedMany
 );
 
+impl FetchSharedMany {
+    /// The pages of records of these names: which says what is wanted, to within a page.
+    ///
+    /// # Panics
+    /// As for [`new`](Self::new).
+    pub fn pages(names: Disclosed<Vec<[u8; 16]>>) -> Self {
+        let names = names.accounted_under(Leak::FetchedRecords).into_inner();
+        let names = names.into_iter().map(BlobName::page).collect();
+        Self::new(declassify(names, Leak::SealedBlobs))
+    }
+}
+
 /// The blobs of the first of the names that were asked for: as many as fit into
 /// [`MOST_BYTES`](Self::MOST_BYTES), at least one. Whoever asked asks again for the others.
 #[derive(Clone, PartialEq, Eq, Debug)]

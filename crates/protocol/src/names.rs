@@ -123,10 +123,11 @@ name!(
 
 impl BlobName {
     /// Whether whoever may search may have the blob: the id of the vault, the published state, sealed
-    /// values, and the hints and checks of blocks, which say nothing to who cannot open them. Keyrings
-    /// are not among them: whoever has one can try passphrases. Nor are blocks, which no search needs.
+    /// values, the hints and checks of blocks, and pages of records with their hints, which say nothing to
+    /// who cannot open them. Keyrings are not among them: whoever has one can try passphrases. Nor are
+    /// blocks, which no search needs.
     pub fn is_shared(&self) -> bool {
-        let shared = ["state.", "value.", HINT, CHECKS];
+        let shared = ["state.", "value.", HINT, CHECKS, PAGE, RECORD_HINT];
         self.0 == "vault.id" || shared.iter().any(|prefix| self.0.starts_with(prefix))
     }
 
@@ -150,6 +151,26 @@ impl BlobName {
         Self(format!("{CHECKS}{commit}"))
     }
 
+    /// A page of sealed records, by the 16 bytes that a [`RecordList`](crate::RecordList) names it by.
+    pub fn page(name: [u8; 16]) -> Self {
+        Self(format!("{PAGE}{}", CommitName(name)))
+    }
+
+    /// The sealed hint of a segment of records.
+    pub fn record_hint(name: [u8; 16]) -> Self {
+        Self(format!("{RECORD_HINT}{}", CommitName(name)))
+    }
+
+    /// The [`RecordList`](crate::RecordList) of a commit.
+    pub fn records(commit: CommitName) -> Self {
+        Self(format!("{RECORDS}{commit}"))
+    }
+
+    /// Whether it is a part of some commit's records: a page, a hint or a list.
+    pub fn is_of_records(&self) -> bool {
+        [PAGE, RECORD_HINT, RECORDS].iter().any(|prefix| self.0.starts_with(prefix))
+    }
+
     /// Whether it is the [`BlockList`](crate::BlockList) of some commit.
     pub fn is_block_list(&self) -> bool {
         self.0.starts_with(BLOCKS)
@@ -165,6 +186,9 @@ impl BlobName {
 const HINT: &str = "hint.";
 const BLOCKS: &str = "blocks.";
 const CHECKS: &str = "checks.";
+const PAGE: &str = "page.";
+const RECORD_HINT: &str = "record-hint.";
+const RECORDS: &str = "records.";
 
 impl Default for CollectionName {
     /// The collection of a server address that names none.

@@ -16,7 +16,7 @@ pub enum Access {
 pub enum Operation {
     /// Score candidates under encryption.
     Rerank,
-    /// Score all blocks of a blind collection.
+    /// Score all blocks of a blind collection, or fetch from all of its records.
     Search,
     /// Leave the keys of a session.
     Sessions,
@@ -106,7 +106,7 @@ impl Operation {
                 #[cfg(feature = "slots")]
                 MessageKind::OpenSlotsSession,
             ],
-            Self::Search => &[MessageKind::BlindQuery],
+            Self::Search => &[MessageKind::BlindQuery, MessageKind::RecordQuery],
             Self::Begin => &[MessageKind::BeginPublish],
             Self::Rows => &[MessageKind::PublishRows],
             Self::Macs => &[MessageKind::ListMacs],
@@ -172,7 +172,10 @@ mod tests {
             let answered = Operation::ALL.iter().any(|one| one.answer().contains(&kind));
             let neither = matches!(
                 kind,
-                MessageKind::RowBatch | MessageKind::BlockList | MessageKind::Refusal
+                MessageKind::RowBatch
+                    | MessageKind::BlockList
+                    | MessageKind::RecordList
+                    | MessageKind::Refusal
             );
             assert_eq!(asked == 1, Operation::of(kind).is_some(), "{kind:?}");
             assert_eq!(asked + usize::from(answered), usize::from(!neither), "{kind:?}");

@@ -4,6 +4,7 @@ mod blind;
 mod collections;
 
 use proptest::prelude::*;
+use shard_rlwe::blind::QueryRank;
 #[cfg(feature = "slots")]
 use shard_rlwe::slots::{SlotsClient, SlotsLayout, SlotsParameters};
 use shard_rlwe::{
@@ -277,7 +278,8 @@ fn every_message_checks_that_the_leak_named_is_the_leak_meant() {
         drop(PutBlobs::new(declassify(blobs, Leak::BlockChanges)));
     });
     let commit = |leak| declassify(CommitName([1; 16]), leak);
-    let blind = |shape, named| BlindQuery::new(epoch(shape), commit(named), vec![vec![1]]);
+    let blind =
+        |shape, named| BlindQuery::new(Table::Rows, epoch(shape), commit(named), vec![vec![1]]);
     blind(CollectionShape, CollectionShape);
     refuses("the epoch of a search", &|| drop(blind(Leak::RequestShape, CollectionShape)));
     refuses("the commit of a search", &|| drop(blind(CollectionShape, Leak::RequestShape)));
@@ -290,6 +292,18 @@ fn every_message_checks_that_the_leak_named_is_the_leak_meant() {
         let names = declassify(list.names().to_vec(), CollectionShape);
         let checks = declassify(0, CollectionShape);
         let _ = BlockList::new(epoch(CollectionShape), shape, checks, names);
+    });
+    refuses("the names of pages", &|| {
+        let (bytes, rank) = (declassify(64, CollectionShape), QueryRank::One);
+        let names = declassify(vec![[1; 16]], CollectionShape);
+        let rank = declassify(rank, CollectionShape);
+        let _ = RecordList::new(epoch(CollectionShape), bytes, rank, names);
+    });
+    refuses("the commit of a list of records", &|| {
+        drop(PutBlob::record_list(commit(Leak::SealedBlobs), &blind::records(1)));
+    });
+    refuses("pages by name", &|| {
+        drop(FetchSharedMany::pages(declassify(vec![[1; 16]], Leak::SealedBlobs)));
     });
     let candidates = |cells, rows| {
         let cells = declassify(vec![CellHandle(1)], cells);
@@ -388,7 +402,7 @@ proptest! {
 
     #[test]
     fn decoding_never_panics_on_damaged_messages(
-        which in 0_usize..9,
+        which in 0_usize..10,
         flips in prop::collection::vec((0_usize..120, any::<u8>()), 1..6),
         cut in any::<prop::sample::Index>(),
         keep_length in any::<bool>(),
@@ -403,6 +417,7 @@ proptest! {
             5 => blind::list(3, 1).encode(),
             6 => blind::put().encode(),
             7 => blind::found().encode(),
+            8 => blind::records(3).encode(),
             _ => refusal.encode(),
         };
         for (at, value) in flips {

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use shard_rlwe::blind::ShapeError;
+use shard_rlwe::blind::{RecordShapeError, ShapeError};
 #[cfg(feature = "slots")]
 use shard_rlwe::slots::{SlotsError, SlotsParameterError};
 use shard_rlwe::{LayoutError, PackError, ParameterError};
@@ -86,6 +86,10 @@ pub enum MessageKind {
     FetchSharedMany,
     /// [`Blobs`](crate::Blobs).
     Blobs,
+    /// [`BlindQuery`](crate::BlindQuery) of records.
+    RecordQuery,
+    /// [`RecordList`](crate::RecordList).
+    RecordList,
 }
 
 impl MessageKind {
@@ -126,6 +130,8 @@ impl MessageKind {
         (MessageKind::FetchBlobs, 30),
         (MessageKind::FetchSharedMany, 31),
         (MessageKind::Blobs, 32),
+        (MessageKind::RecordQuery, 33),
+        (MessageKind::RecordList, 34),
     ];
 
     fn code(self) -> u16 {
@@ -228,6 +234,9 @@ pub enum DecodeError {
     /// A refused shape of blocks.
     #[error(transparent)]
     BlockShape(#[from] ShapeError),
+    /// A refused shape of records.
+    #[error(transparent)]
+    RecordShape(#[from] RecordShapeError),
     /// A message of the paper's slot layout, to a build without the feature `slots`.
     #[error("this build does not know the paper's slot layout")]
     NoSlots,

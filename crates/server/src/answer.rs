@@ -49,7 +49,7 @@ impl Server {
                 let response = self.slots_response(collection, &request, stages)?;
                 return Ok(timed(&mut stages.encode, || response.encode()));
             }
-            MessageKind::BlindQuery => {
+            MessageKind::BlindQuery | MessageKind::RecordQuery => {
                 let query = timed(decode, || BlindQuery::decode(message, limits))?;
                 let answer = self.search_in_stages(collection, &query, stages)?;
                 return Ok(timed(&mut stages.encode, || answer.encode()));

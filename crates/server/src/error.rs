@@ -50,6 +50,9 @@ pub enum ServerError {
     /// A search of blocks where there are rows.
     #[error("epoch {0} holds rows, which are reranked, and no blocks")]
     NoBlocks(Epoch),
+    /// A fetch from a commit without records.
+    #[error("commit {0} has no records")]
+    NoRecords(CommitName),
     /// The blocks of a commit cannot be searched.
     #[error(transparent)]
     Blocks(#[from] BlockError),
@@ -95,6 +98,7 @@ impl ServerError {
             Self::Malformed(_) | Self::Blocks(_) | Self::Query(_) => RefusalCode::Malformed,
             Self::Commit { .. } => RefusalCode::Stale,
             Self::NoBlocks(_) => RefusalCode::UnknownEpoch,
+            Self::NoRecords(_) => RefusalCode::UnknownRow,
             #[cfg(feature = "slots")]
             Self::Slots(_) => RefusalCode::Malformed,
             Self::Store(error) => store_code(error),

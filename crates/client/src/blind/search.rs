@@ -10,7 +10,7 @@ use std::time::Instant;
 use rayon::prelude::*;
 use shard_geometry::check_vector;
 use shard_protocol::{
-    BlindAnswer, BlindQuery, CommitName, DecodeError, Leak, Limits, Transport, declassify,
+    BlindAnswer, BlindQuery, CommitName, DecodeError, Leak, Limits, Table, Transport, declassify,
 };
 use shard_rlwe::blind::{self, BlockSecrets, Checker, Forged, Opening, Precision, QueryEntropy};
 
@@ -148,6 +148,7 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         let encrypted = queries.iter().map(encrypt).collect::<Result<Vec<_>, _>>()?;
         let (sent, openings): (Vec<_>, Vec<_>) = encrypted.into_iter().unzip();
         let message = BlindQuery::new(
+            Table::Rows,
             declassify(collection.epoch(), Leak::CollectionShape),
             declassify(collection.commit(), Leak::CollectionShape),
             sent,

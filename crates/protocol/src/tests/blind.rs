@@ -10,7 +10,24 @@ fn commit() -> Disclosed<CommitName> {
 }
 
 pub(super) fn query() -> BlindQuery {
-    BlindQuery::new(epoch(), commit(), vec![vec![1, 2, 3], vec![4, 5, 6]])
+    query_of(Table::Rows)
+}
+
+pub(super) fn query_of(table: Table) -> BlindQuery {
+    BlindQuery::new(table, epoch(), commit(), vec![vec![1, 2, 3], vec![4, 5, 6]])
+}
+
+fn records_of(slot_bytes: usize, names: Vec<[u8; 16]>) -> Result<RecordList, RecordListError> {
+    RecordList::new(
+        epoch(),
+        declassify(slot_bytes, Leak::CollectionShape),
+        declassify(QueryRank::Two, Leak::CollectionShape),
+        declassify(names, Leak::BlockChanges),
+    )
+}
+
+pub(super) fn records(pages: u8) -> RecordList {
+    records_of(64, (0..pages).map(|page| [0xe0 - page; 16]).collect()).unwrap()
 }
 
 pub(super) fn answer() -> BlindAnswer {
@@ -88,12 +105,32 @@ pub(super) fn golden() -> Vec<Golden> {
             "02000000 01 62 03 612e62"
         ),
         message!("2000", found(), Blobs, "03000000 01 02000000 0102 00 01 00000000"),
+        message!(
+            "2100",
+            query_of(Table::Records),
+            BlindQuery,
+            "0700000000000000 cccccccccccccccccccccccccccccccc 02000000 03000000 010203 040506"
+        ),
+        message!(
+            "2200",
+            records(2),
+            RecordList,
+            "0700000000000000 40000000 02 02000000
+             e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0 dfdfdfdfdfdfdfdfdfdfdfdfdfdfdfdf"
+        ),
     ]
 }
 
 #[test]
 fn what_goes_in_comes_out() {
     assert_eq!(BlindQuery::decode(&query().encode(), &LIMITS), Ok(query()));
+    let fetch = query_of(Table::Records);
+    assert_eq!(BlindQuery::decode(&fetch.encode(), &LIMITS), Ok(fetch));
+    assert_eq!(RecordList::decode(&records(5).encode(), &LIMITS), Ok(records(5)));
+    let stored = PutBlob::record_list(commit(), &records(5));
+    assert_eq!(stored.name(), &BlobName::records(*commit()));
+    let asked = FetchSharedMany::pages(declassify(vec![[0xab; 16]], Leak::FetchedRecords));
+    assert_eq!(asked.names(), [BlobName::page([0xab; 16])]);
     assert_eq!(decode_answer(&answer().encode()), Ok(answer()));
     assert_eq!(BlockList::decode(&list(9, 6).encode(), &LIMITS), Ok(list(9, 6)));
     assert_eq!(PutBlobs::decode(&put().encode(), &LIMITS), Ok(put()));
@@ -140,12 +177,34 @@ fn lists_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn lists_of_records_that_cannot_be_are_refused() {
+    let pages = |pages| RecordListError::Shape(shard_rlwe::blind::RecordShapeError::Pages(pages));
+    assert_eq!(records_of(64, Vec::new()), Err(pages(0)));
+    assert!(matches!(records_of(63, vec![[1; 16]]), Err(RecordListError::Shape(_))));
+    let twice = records_of(64, vec![[1; 16], [2; 16], [1; 16]]).unwrap_err();
+    assert_eq!(twice.to_string(), "page 01010101010101010101010101010101 is listed twice");
+    let damaged = |at: usize, value: u8| {
+        let mut bytes = records(2).encode();
+        bytes[at] = value;
+        RecordList::decode(&bytes, &LIMITS).unwrap_err()
+    };
+    assert!(matches!(damaged(16, 63), DecodeError::RecordShape(_)));
+    assert!(matches!(damaged(20, 3), DecodeError::Invalid(_)));
+    assert!(matches!(damaged(24, 0xff), DecodeError::Limit { what: "pages", .. }));
+    let mut twice = records(2).encode();
+    twice.copy_within(25..41, 41);
+    let twice = RecordList::decode(&twice, &LIMITS);
+    assert_eq!(twice, Err(DecodeError::Invalid("a page that is listed twice")));
+}
+
+#[test]
 fn counts_and_lengths_are_refused_before_anything_is_reserved() {
     // In a search: queries, the bytes of each; in the others, how many there are.
     for (kind, at) in
         [("1a00", 32), ("1a00", 36), ("1b00", 8), ("1b00", 12), ("1c00", 25), ("1c00", 29)]
             .into_iter()
             .chain(["1d00", "1e00", "1f00", "2000"].map(|kind| (kind, 8)))
+            .chain([("2100", 32), ("2100", 36), ("2200", 21)])
     {
         let (_, mut bytes, _, again) = golden().into_iter().find(|one| one.0 == kind).unwrap();
         for count in [u32::MAX, 5000] {
@@ -198,11 +257,11 @@ fn names_of_blocks_say_who_may_have_them() {
 #[test]
 #[should_panic(expected = "of one length")]
 fn queries_of_two_lengths_are_not_sent() {
-    BlindQuery::new(epoch(), commit(), vec![vec![1], vec![1, 2]]);
+    BlindQuery::new(Table::Rows, epoch(), commit(), vec![vec![1], vec![1, 2]]);
 }
 
 #[test]
 #[should_panic(expected = "1 to 8 queries")]
 fn nine_queries_are_not_sent() {
-    BlindQuery::new(epoch(), commit(), vec![vec![1]; 9]);
+    BlindQuery::new(Table::Rows, epoch(), commit(), vec![vec![1]; 9]);
 }

@@ -50,7 +50,7 @@ pub use keys::{BLOCK_RANK, EpochKey, Keys};
 pub use modulus::{DEGREE, MODULUS, MODULUS_BITS};
 pub use query::{EncryptedQuery, Opening, QueryEntropy};
 pub use records::{
-    FetchOpening, PAGE_SLOTS, PreparedFetch, RecordKeys, RecordServer, RecordShape,
+    FetchOpening, MOST_PAGES, PAGE_SLOTS, PreparedFetch, RecordKeys, RecordServer, RecordShape,
     RecordShapeError, Segment,
 };
 pub use scale::{Grid, Precision, RANGE, tolerance};

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use shard_protocol::{Advance, BlobName, BlockList, CollectionName, CommitName, Epoch};
+use shard_protocol::{Advance, BlobName, BlockList, CollectionName, CommitName, Epoch, RecordList};
 use shard_rlwe::blind::Block;
 use shard_store::StoreError;
 
 use super::Held;
 use super::memory::HeldBlock;
+use super::records::HeldRecords;
 use crate::{Server, ServerError};
 
 /// How long the memory of blocks is waited for that searches under way still use: longer than a search may
@@ -105,6 +106,9 @@ impl Server {
             {
                 for &name in list.names() {
                     self.read_block(collection, commit, name, list.shape().tiles())?;
+                }
+                if let Some(records) = self.record_list(collection, commit, epoch)? {
+                    self.check_pages(collection, commit, &records)?;
                 }
                 reach()?;
                 // The commit is reached, whatever becomes of this: the next search tries again.
@@ -219,8 +223,8 @@ impl Server {
         }
     }
 
-    /// The blocks of a list: those that are held under the same names, and the others from their
-    /// blobs. Refused before anything is read where the budget has no room for them.
+    /// The blocks of a list and the records of its commit: those that are held under the same names, and
+    /// the others from their blobs. Refused before anything is read where the budget has no room for them.
     fn load(
         &self,
         collection: &CollectionName,
@@ -228,19 +232,27 @@ impl Server {
         list: &BlockList,
     ) -> Result<Arc<Held>, ServerError> {
         let (tiles, each) = (list.shape().tiles(), list.shape().block_bytes());
+        let records = self.record_list(collection, commit, list.epoch())?;
         let last = self.blocks.find(collection);
         let shared: HashMap<[u8; 16], &Arc<HeldBlock>> = last
             .iter()
             .flat_map(|held| held.names.iter().copied().zip(&held.blocks))
-            .filter(|(_, held)| held.block.polynomials() == tiles)
+            .filter(|(_, held)| held.value.polynomials() == tiles)
             .collect();
+        let last_records = last.as_ref().and_then(|held| held.records.as_ref());
         let new = list.names().iter().filter(|name| !shared.contains_key(*name)).count();
+        let of_records =
+            records.as_ref().map_or(0, |records| HeldRecords::new_bytes(records, last_records));
         let memory = &self.blocks.memory;
-        let mut reserved =
-            memory.reserve(new.saturating_mul(each)).map_err(|left| BlockError::TooLarge {
-                needed: list.block_bytes(),
-                left: left + last.as_ref().map_or(0, |held| held.bytes()),
-                budget: memory.budget,
+        let mut reserved = memory
+            .reserve(new.saturating_mul(each).saturating_add(of_records))
+            .map_err(|left| {
+                let records = records.as_ref().map_or(0, |list| list.shape().memory_bytes());
+                BlockError::TooLarge {
+                    needed: list.block_bytes().saturating_add(records),
+                    left: left + last.as_ref().map_or(0, |held| held.bytes()),
+                    budget: memory.budget,
+                }
             })?;
         let mut blocks = Vec::with_capacity(list.names().len());
         for &name in list.names() {
@@ -252,7 +264,12 @@ impl Server {
                 }
             });
         }
-        Ok(self.blocks.of(commit, list, blocks))
+        let tally = &self.blocks.tally;
+        let mut load = |list: RecordList| {
+            self.load_records(collection, commit, &list, last_records, &mut reserved, tally)
+        };
+        let records = records.map(&mut load).transpose()?;
+        Ok(self.blocks.of(commit, list, blocks, records))
     }
 
     fn read_block(

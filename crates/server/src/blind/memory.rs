@@ -18,11 +18,14 @@ pub(super) struct Reserved {
     bytes: usize,
 }
 
-/// A block in memory, and the memory it takes.
-pub(super) struct HeldBlock {
-    pub(super) block: Block,
+/// Something in memory, and the memory it takes.
+pub(super) struct Taking<T> {
+    pub(super) value: T,
     _memory: Reserved,
 }
+
+/// A block in memory.
+pub(super) type HeldBlock = Taking<Block>;
 
 impl Memory {
     pub(super) fn new(budget: usize) -> Arc<Self> {
@@ -45,11 +48,11 @@ impl Memory {
 }
 
 impl Reserved {
-    /// A block, which takes its memory out of this.
-    pub(super) fn hold(&mut self, block: Block, bytes: usize) -> HeldBlock {
-        debug_assert!(bytes <= self.bytes, "as many blocks as were reserved for");
+    /// A block or a segment, which takes its memory out of this.
+    pub(super) fn hold<T>(&mut self, value: T, bytes: usize) -> Taking<T> {
+        debug_assert!(bytes <= self.bytes, "as many as were reserved for");
         self.bytes = self.bytes.saturating_sub(bytes);
-        HeldBlock { block, _memory: Self { memory: self.memory.clone(), bytes } }
+        Taking { value, _memory: Self { memory: self.memory.clone(), bytes } }
     }
 }
 

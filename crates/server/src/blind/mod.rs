@@ -6,11 +6,12 @@
 //! end on the list they began with.
 //!
 //! `load` (from blobs to memory, and activation), `memory` (what blocks take of it), `search`, `passes`
-//! (searches that share one).
+//! (searches that share one), `records` (the same for sealed records).
 
 mod load;
 mod memory;
 mod passes;
+mod records;
 mod search;
 
 use std::collections::{HashMap, HashSet};
@@ -23,6 +24,7 @@ use shard_rlwe::blind::{PreparedQuery, Server as Evaluator, Shape};
 pub use load::BlockError;
 use memory::{HeldBlock, Memory};
 use passes::{Passes, Tally};
+use records::HeldRecords;
 
 /// Memory for the blocks of all collections, unless told otherwise.
 pub const BLOCK_BYTES: usize = 8 << 30;
@@ -32,16 +34,16 @@ pub const BLOCK_BYTES: usize = 8 << 30;
 pub struct BlockCounts {
     /// Collections whose blocks are in memory.
     pub collections: usize,
-    /// Memory of all blocks: theirs, those of earlier commits that searches under way still use, and those
-    /// that are being loaded.
+    /// Memory of all blocks and records: theirs, those of earlier commits that searches under way still
+    /// use, and those that are being loaded.
     pub bytes: usize,
-    /// Passes over the blocks of a collection.
+    /// Passes over the blocks or the records of a collection.
     pub passes: u64,
     /// Queries that were answered by them.
     pub queries: u64,
 }
 
-/// The blocks of one commit.
+/// The blocks and records of one commit.
 pub(crate) struct Held {
     epoch: Epoch,
     commit: CommitName,
@@ -49,6 +51,7 @@ pub(crate) struct Held {
     blocks: Vec<Arc<HeldBlock>>,
     evaluator: Evaluator,
     passes: Passes<PreparedQuery>,
+    records: Option<HeldRecords>,
 }
 
 impl Held {
@@ -57,7 +60,8 @@ impl Held {
     }
 
     fn bytes(&self) -> usize {
-        self.blocks.len() * self.shape().block_bytes()
+        let records = self.records.as_ref().map_or(0, HeldRecords::bytes);
+        self.blocks.len() * self.shape().block_bytes() + records
     }
 }
 
@@ -146,8 +150,14 @@ impl Blocks {
         }
     }
 
-    /// The blocks of a list, in its order.
-    fn of(&self, commit: CommitName, list: &BlockList, blocks: Vec<Arc<HeldBlock>>) -> Arc<Held> {
+    /// The blocks of a list, in its order, with the records of the commit.
+    fn of(
+        &self,
+        commit: CommitName,
+        list: &BlockList,
+        blocks: Vec<Arc<HeldBlock>>,
+        records: Option<HeldRecords>,
+    ) -> Arc<Held> {
         Arc::new(Held {
             epoch: list.epoch(),
             commit,
@@ -155,6 +165,7 @@ impl Blocks {
             blocks,
             evaluator: Evaluator::new(*list.shape()),
             passes: Passes::new(self.tally.clone()),
+            records,
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use shard_protocol::{
-    BlindAnswer, BlindQuery, CollectionName, CollectionState, CommitName, DecodeError, Epoch,
+    BlindAnswer, BlindQuery, CollectionName, CollectionState, CommitName, DecodeError, Epoch, Table,
 };
 use shard_rlwe::blind::{Block, DEGREE, PreparedQuery};
 use shard_store::StoreError;
@@ -18,8 +18,8 @@ const RESIDUE_SECONDS: f64 = 0.55e-9;
 const PART: usize = 32;
 
 impl Server {
-    /// Scores all blocks of a commit for the queries of a message. Searches of a commit that come while
-    /// others are computed share a pass over its blocks.
+    /// Scores all blocks of a commit for the queries of a message, or multiplies all its records with
+    /// them. Searches of a commit that come while others are computed share a pass over its blocks.
     pub fn search(
         &self,
         collection: &CollectionName,
@@ -36,6 +36,9 @@ impl Server {
     ) -> Result<BlindAnswer, ServerError> {
         let (epoch, commit) = (query.epoch(), query.commit());
         let held = timed(&mut stages.engine, || self.searched(collection, epoch, commit))?;
+        if query.table() == Table::Records {
+            return self.fetch_in_stages(&held, query, stages);
+        }
         self.admit_search(&held, query.queries().len())?;
         timed(&mut stages.score, || {
             let prepare = |bytes: &Vec<u8>| held.evaluator.prepare(bytes);
@@ -44,7 +47,7 @@ impl Server {
             let parts = held.blocks.len().div_ceil(PART);
             let work = |part: usize, queries: &[&PreparedQuery]| {
                 let blocks = held.blocks.chunks(PART).nth(part).expect("as many as there are");
-                let blocks: Vec<&Block> = blocks.iter().map(|held| &held.block).collect();
+                let blocks: Vec<&Block> = blocks.iter().map(|held| &held.value).collect();
                 held.evaluator.answer_part(&blocks, queries)
             };
             let answers = if self.may_wait() {
@@ -58,20 +61,30 @@ impl Server {
 
     /// Whether this thread may wait for others that search. In a pool of threads that belong to many,
     /// those others could be waiting for this one.
-    fn may_wait(&self) -> bool {
+    pub(super) fn may_wait(&self) -> bool {
         self.has_own_pools || rayon::current_thread_index().is_none()
     }
 
     /// Refuses a search that would take too long, or whose answer would.
     fn admit_search(&self, held: &Held, queries: usize) -> Result<(), ServerError> {
         let residues = held.blocks.len() * held.shape().tiles() * DEGREE;
+        self.admit_products(residues, queries, held.shape().answer_bytes(held.blocks.len()))
+    }
+
+    /// Refuses products of queries with so many residues that would take too long, or whose answers of so
+    /// many bytes would.
+    pub(super) fn admit_products(
+        &self,
+        residues: usize,
+        queries: usize,
+        answer_bytes: usize,
+    ) -> Result<(), ServerError> {
         let actual = ((residues * queries) as f64 * RESIDUE_SECONDS * 1e3) as usize;
         let limit = self.request_milliseconds;
         if actual > limit {
             return Err(ServerError::TooCostly { actual, limit });
         }
-        let actual = (queries * held.shape().answer_bytes(held.blocks.len())) as u64;
-        let limit = self.limits.bytes as u64;
+        let (actual, limit) = ((queries * answer_bytes) as u64, self.limits.bytes as u64);
         if actual > limit {
             let what = "bytes of the answer";
             return Err(DecodeError::Limit { what, actual, limit }.into());

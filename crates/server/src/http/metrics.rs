@@ -207,8 +207,11 @@ fn describe() {
     describe_gauge!("shard_sessions_open", "Sessions whose keys are held.");
     describe_gauge!("shard_sessions_bytes", "Memory of the keys of sessions.");
     describe_gauge!("shard_blind_collections", "Collections whose blocks are in memory.");
-    describe_gauge!("shard_blind_bytes", "Memory of blocks.");
-    describe_counter!("shard_blind_passes_total", "Passes over the blocks of a collection.");
+    describe_gauge!("shard_blind_bytes", "Memory of blocks and records.");
+    describe_counter!(
+        "shard_blind_passes_total",
+        "Passes over the blocks or the records of a collection."
+    );
     describe_counter!("shard_blind_queries_total", "Queries that passes were for.");
     describe_gauge!("shard_build_info", "The version that runs.");
     describe_gauge!("process_resident_memory_bytes", "Resident memory of the process.");

@@ -109,7 +109,9 @@ fn message(operation: Operation) -> Value {
     let scope = Scope::from(operation.access());
     let summary = match operation {
         Operation::Rerank => "Score candidates under encryption",
-        Operation::Search => "Score all blocks of a blind collection for a few encrypted queries",
+        Operation::Search => {
+            "Score all blocks of a blind collection, or multiply all its records, for a few encrypted queries"
+        }
         Operation::Sessions => "Leave the keys of a session",
         Operation::Begin => "Begin a publish",
         Operation::Rows => "Add or replace rows of an epoch",

@@ -1,4 +1,4 @@
-//! One message in and one out: what is refused, sessions, and blind collections.
+//! One message in and one out: what is refused, sessions, blind collections and their records.
 
 #[path = "../support/messages.rs"]
 mod support;
@@ -8,5 +8,6 @@ mod commits;
 
 mod blind;
 mod blind_time;
+mod records;
 mod refusals;
 mod sessions;

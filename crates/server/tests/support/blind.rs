@@ -4,7 +4,7 @@
 
 use shard_protocol::{
     ActivateEpoch, Advance, BeginPublish, BlindQuery, BlobName, BlockList, CommitName, Disclosed,
-    Epoch, Leak, PutBlob, PutBlobs, Revision, declassify,
+    Epoch, Leak, PutBlob, PutBlobs, Revision, Table, declassify,
 };
 use shard_rlwe::blind::{
     Answer, Block, BlockName, BlockSecrets, CheckSums, CheckTag, Checker, EpochKey, Grid, Keys,
@@ -127,7 +127,7 @@ impl Commit {
     }
 
     pub fn query(&self, queries: Vec<Vec<u8>>) -> BlindQuery {
-        BlindQuery::new(shaped(EPOCH), shaped(self.name), queries)
+        BlindQuery::new(Table::Rows, shaped(EPOCH), shaped(self.name), queries)
     }
 
     /// A search for one query.

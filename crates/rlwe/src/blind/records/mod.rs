@@ -39,7 +39,7 @@ mod tests;
 
 pub use keys::{FetchOpening, RecordKeys};
 pub use server::{PreparedFetch, RecordServer, Segment};
-pub use shape::{PAGE_SLOTS, RecordShape, RecordShapeError};
+pub use shape::{MOST_PAGES, PAGE_SLOTS, RecordShape, RecordShapeError};
 
 /// Polynomials of a row of a segment at most: the most whose products the kernel can add up.
 const MOST_TILES: usize = 16;

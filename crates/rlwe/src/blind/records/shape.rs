@@ -13,8 +13,8 @@ pub const PAGE_SLOTS: usize = 32;
 /// Bytes of a slot at most.
 const MOST_SLOT_BYTES: usize = 1 << 16;
 
-/// Pages at most: the number of a slot has 32 bits with room.
-const MOST_PAGES: usize = 1 << 24;
+/// Pages at most: as many as a list of them can have.
+pub const MOST_PAGES: usize = 1 << 20;
 
 /// A shape that cannot be.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]

@@ -85,7 +85,7 @@ impl World {
 fn shapes_that_cannot_be_are_refused_and_others_have_the_bytes_of_the_parameters_page() {
     let new = |pages, bytes| RecordShape::new(pages, bytes, QueryRank::One);
     assert_eq!(new(0, 64), Err(RecordShapeError::Pages(0)));
-    assert_eq!(new((1 << 24) + 1, 64), Err(RecordShapeError::Pages((1 << 24) + 1)));
+    assert_eq!(new((1 << 20) + 1, 64), Err(RecordShapeError::Pages((1 << 20) + 1)));
     assert_eq!(new(1, 63), Err(RecordShapeError::SlotBytes(63)));
     assert_eq!(new(1, 0), Err(RecordShapeError::SlotBytes(0)));
     let shape = new(3125, 1068).unwrap();

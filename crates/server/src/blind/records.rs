@@ -1,0 +1,206 @@
+//! Records: their pages expanded in memory, and fetches over them.
+//!
+//! What a page holds is sealed and in no other way hidden, so its blob is its slots, one after the other.
+//! Expanded it is six bytes for every two, under the same budget as blocks.
+
+use std::sync::Arc;
+
+use shard_protocol::{
+    BlindAnswer, BlindQuery, BlobName, CollectionName, CommitName, Epoch, RecordList,
+};
+use shard_rlwe::blind::{DEGREE, PAGE_SLOTS, PreparedFetch, RecordServer, RecordShape, Segment};
+use shard_store::StoreError;
+
+use super::memory::{Reserved, Taking};
+use super::passes::{Passes, Tally};
+use super::{BlockError, Held};
+use crate::{Server, ServerError, Stages, timed};
+
+/// Pages of a tile, the least that is expanded.
+const TILE_PAGES: usize = DEGREE / PAGE_SLOTS;
+
+/// Words of a part of a pass: a millisecond of one core.
+const PART: usize = 48;
+
+/// Bytes of a residue in memory.
+const RESIDUE_BYTES: usize = 6;
+
+/// The records of one commit.
+pub(super) struct HeldRecords {
+    names: Vec<[u8; 16]>,
+    segments: Vec<Arc<Taking<Segment>>>,
+    evaluator: RecordServer,
+    passes: Passes<PreparedFetch>,
+}
+
+impl HeldRecords {
+    fn shape(&self) -> &RecordShape {
+        self.evaluator.shape()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.shape().memory_bytes()
+    }
+
+    /// Bytes of what is not shared with the records that are held.
+    pub(super) fn new_bytes(list: &RecordList, last: Option<&Self>) -> usize {
+        let shape = list.shape();
+        let is_new = |number: &usize| {
+            let held = last.and_then(|last| last.segment(shape, *number));
+            held.is_none_or(|(_, names)| *names != list.names()[shape.pages_of(*number)])
+        };
+        let new = (0..shape.segments()).filter(is_new);
+        new.map(|number| segment_bytes(shape, number)).sum()
+    }
+
+    /// What is held of a segment of a list, if it has as many tiles, with the names of its pages.
+    fn segment(
+        &self,
+        shape: &RecordShape,
+        number: usize,
+    ) -> Option<(&Arc<Taking<Segment>>, &[[u8; 16]])> {
+        let held = self.shape();
+        let alike = (held.slot_bytes(), held.tiles()) == (shape.slot_bytes(), shape.tiles())
+            && number < held.segments()
+            && held.tiles_of(number) == shape.tiles_of(number);
+        alike.then(|| (&self.segments[number], &self.names[held.pages_of(number)]))
+    }
+
+    /// Words of a segment, in parts; parts of all segments, one after the other.
+    fn parts(&self) -> usize {
+        self.shape().segments() * self.shape().words().div_ceil(PART)
+    }
+
+    fn answer_part(&self, part: usize, queries: &[&PreparedFetch]) -> Vec<Vec<u8>> {
+        let words = self.shape().words();
+        let (segment, part) = (part / words.div_ceil(PART), part % words.div_ceil(PART));
+        let words = part * PART..((part + 1) * PART).min(words);
+        self.evaluator.answer_part(segment, &self.segments[segment].value, words, queries)
+    }
+}
+
+/// Memory of a segment.
+fn segment_bytes(shape: &RecordShape, number: usize) -> usize {
+    shape.words() * shape.tiles_of(number) * DEGREE * RESIDUE_BYTES
+}
+
+impl Server {
+    /// The list of a commit's records, if there is one.
+    pub(super) fn record_list(
+        &self,
+        collection: &CollectionName,
+        commit: CommitName,
+        asked: Epoch,
+    ) -> Result<Option<RecordList>, ServerError> {
+        let list = match self.rows.blob(collection, &BlobName::records(commit)) {
+            Ok(bytes) => RecordList::decode(&bytes, &self.limits)?,
+            Err(StoreError::UnknownBlob(_) | StoreError::UnknownCollection(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        if list.epoch() != asked {
+            return Err(BlockError::Epoch { commit, listed: list.epoch(), asked }.into());
+        }
+        Ok(Some(list))
+    }
+
+    /// The records of a list, in memory that was reserved for them. Of those that are held, segments without
+    /// another page are shared, and of the others the tiles without one are copied.
+    pub(super) fn load_records(
+        &self,
+        collection: &CollectionName,
+        commit: CommitName,
+        list: &RecordList,
+        last: Option<&HeldRecords>,
+        reserved: &mut Reserved,
+        tally: &Arc<Tally>,
+    ) -> Result<HeldRecords, ServerError> {
+        let shape = list.shape();
+        let mut segments = Vec::with_capacity(shape.segments());
+        for number in 0..shape.segments() {
+            let names = &list.names()[shape.pages_of(number)];
+            let held = last.and_then(|last| last.segment(shape, number));
+            if let Some((segment, _)) = held.filter(|(_, held)| *held == names) {
+                segments.push(segment.clone());
+                continue;
+            }
+            let held_tiles: Vec<&[[u8; 16]]> =
+                held.map_or_else(Vec::new, |(_, names)| names.chunks(TILE_PAGES).collect());
+            let mut segment = match held {
+                Some((segment, _)) => segment.value.clone(),
+                None => Segment::zero(shape, number),
+            };
+            for (tile, names) in names.chunks(TILE_PAGES).enumerate() {
+                if held_tiles.get(tile) != Some(&names) {
+                    segment.put(tile, &self.load_pages(collection, commit, names, shape)?);
+                }
+            }
+            segments.push(Arc::new(reserved.hold(segment, segment_bytes(shape, number))));
+        }
+        let (names, passes) = (list.names().to_vec(), Passes::new(tally.clone()));
+        Ok(HeldRecords { names, segments, evaluator: RecordServer::new(*shape), passes })
+    }
+
+    /// Reads every page of a list, to see that it is there.
+    pub(super) fn check_pages(
+        &self,
+        collection: &CollectionName,
+        commit: CommitName,
+        list: &RecordList,
+    ) -> Result<(), ServerError> {
+        let mut tiles = list.names().chunks(TILE_PAGES);
+        tiles.try_for_each(|names| {
+            self.load_pages(collection, commit, names, list.shape()).map(drop)
+        })
+    }
+
+    /// The slots of some pages, one after the other.
+    fn load_pages(
+        &self,
+        collection: &CollectionName,
+        commit: CommitName,
+        names: &[[u8; 16]],
+        shape: &RecordShape,
+    ) -> Result<Vec<u8>, ServerError> {
+        let mut slots = Vec::with_capacity(names.len() * shape.page_bytes());
+        for &name in names {
+            let name = BlobName::page(name);
+            let page = match self.rows.blob(collection, &name) {
+                Ok(page) => page,
+                Err(StoreError::UnknownBlob(name)) => {
+                    return Err(BlockError::Missing { commit, name }.into());
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let (expected, actual) = (shape.page_bytes(), page.len());
+            if actual != expected {
+                return Err(BlockError::Malformed { commit, name, expected, actual }.into());
+            }
+            slots.extend_from_slice(&page);
+        }
+        Ok(slots)
+    }
+
+    /// Multiplies all words of a commit's records with the queries of a message.
+    pub(super) fn fetch_in_stages(
+        &self,
+        held: &Held,
+        query: &BlindQuery,
+        stages: &mut Stages,
+    ) -> Result<BlindAnswer, ServerError> {
+        let records = held.records.as_ref().ok_or(ServerError::NoRecords(query.commit()))?;
+        let (queries, shape) = (query.queries().len(), records.shape());
+        self.admit_products(shape.memory_bytes() / RESIDUE_BYTES, queries, shape.answer_bytes())?;
+        timed(&mut stages.score, || {
+            let prepare = |bytes: &Vec<u8>| records.evaluator.prepare(bytes);
+            let queries: Vec<PreparedFetch> =
+                query.queries().iter().map(prepare).collect::<Result<_, _>>()?;
+            let work = |part: usize, queries: &[&PreparedFetch]| records.answer_part(part, queries);
+            let answers = if self.may_wait() {
+                records.passes.answer(queries, records.parts(), work)
+            } else {
+                records.passes.alone(&queries, records.parts(), work)
+            };
+            Ok(BlindAnswer::new(answers))
+        })
+    }
+}
