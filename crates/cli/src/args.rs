@@ -12,6 +12,7 @@ use crate::commands::audit::Audit;
 use crate::commands::delete::Delete;
 use crate::commands::dump::Dump;
 use crate::commands::export::Export;
+use crate::commands::fetch::Fetch;
 use crate::commands::init::Init;
 use crate::commands::passphrase::Passphrase;
 use crate::commands::plan::Plan;
@@ -60,6 +61,8 @@ pub enum Command {
     Pull(Pull),
     /// Search a vault's documents under encryption
     Search(Search),
+    /// Bring back the records of documents, without telling the server which
+    Fetch(Fetch),
     /// Judge retrieval quality against raw exact search
     Eval(Eval),
     /// Attack a vault's published rows, or somebody else's release, and report what leaks
@@ -214,15 +217,20 @@ pub struct Ingest {
     #[command(flatten)]
     pub vectors_from: VectorArguments,
     /// Vectors: .npy (f16, f32, f64 in any order), .jsonl or .jsonl.gz (`id`, `vector`), or .parquet
-    pub documents: PathBuf,
-    /// Ids for a .npy, one per line [default: row numbers]
+    #[arg(required_unless_present = "records")]
+    pub documents: Option<PathBuf>,
+    /// Records of documents of a blind vault, .jsonl: each line is an object with an `id`, and the whole
+    /// line is that document's record
     #[arg(long, value_name = "FILE")]
+    pub records: Option<PathBuf>,
+    /// Ids for a .npy, one per line [default: row numbers]
+    #[arg(long, value_name = "FILE", requires = "documents")]
     pub ids: Option<PathBuf>,
     /// Queries to make the automatic choices for [default: documents with noise]
     #[arg(long, value_name = "FILE")]
     pub sample_queries: Option<PathBuf>,
     /// Remove the documents of the vault that are not among these
-    #[arg(long)]
+    #[arg(long, requires = "documents")]
     pub delete_missing: bool,
     /// Column of a .parquet with the ids
     #[arg(long, value_name = "NAME", default_value = shard::input::ID_COLUMN)]

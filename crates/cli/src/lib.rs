@@ -75,6 +75,7 @@ pub fn run(command: Command, json: Option<&Path>) -> anyhow::Result<()> {
         Command::Restore(restore) => commands::restore::run(&restore, json),
         Command::Pull(pull) => commands::pull::run(&pull, json),
         Command::Search(search) => commands::search::run(&search, json),
+        Command::Fetch(fetch) => commands::fetch::run(&fetch, json),
         Command::Eval(eval) => commands::eval::run(&eval, json),
         Command::Audit(audit) => commands::audit::run(&audit, json),
         Command::Serve(serve) => commands::serve::run(&serve, json),

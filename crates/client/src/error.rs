@@ -73,6 +73,23 @@ pub enum ClientError {
     /// Documents to be deleted that are not there.
     #[error("{}; nothing was deleted", unknown(.0))]
     UnknownIds(Vec<String>),
+    /// Documents that were named and are not there.
+    #[error("{}", unknown(.0))]
+    NoSuchDocuments(Vec<String>),
+    /// A record that cannot be.
+    #[error(
+        "the record of {id:?} has {bytes} bytes: from 1 to {} are possible",
+        crate::blind::MAX_RECORD_BYTES
+    )]
+    RecordLength {
+        /// The document.
+        id: String,
+        /// Bytes of its record.
+        bytes: usize,
+    },
+    /// No document ever had a record.
+    #[error("no document of this vault has a record")]
+    NoRecords,
     /// A deletion of everything.
     #[error(
         "that would delete all {0} documents, and a collection keeps at least one; to be rid of it, \
@@ -114,9 +131,9 @@ pub enum ClientError {
     /// The answer was not computed from the published blocks, or something else that the server gave is
     /// not what the owner left there. One error for all of it: what was noticed is not for a forger.
     #[error(
-        "ALARM: the server answered falsely: what it gave was not computed from what was published; \
-         the checks that found it are not used again. Tell the owner, who brings fresh ones by \
-         publishing with fresh checks"
+        "ALARM: the server answered falsely: what it gave was not computed from what was published. Tell \
+         the owner. The checks that found a false search are not used again; publishing with fresh \
+         checks brings others"
     )]
     Forged,
     /// Every set of checks was retired by an alarm.

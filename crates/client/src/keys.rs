@@ -147,9 +147,14 @@ pub(crate) fn blind_key(secret: &EpochSecret) -> EpochKey {
     EpochKey::new(*expand(secret.expose(), "blind", &[]))
 }
 
-/// The key that seals hints and checks of an epoch.
+/// The key that seals hints, checks and records of an epoch.
 pub(crate) fn blind_seal_key(secret: &EpochSecret) -> Zeroizing<[u8; 32]> {
     expand(secret.expose(), "blind seal", &[])
+}
+
+/// The key under which pages and hints of an epoch's records have their names.
+pub(crate) fn record_name_key(secret: &EpochSecret) -> Zeroizing<[u8; 32]> {
+    expand(secret.expose(), "record names", &[])
 }
 
 /// `HKDF-Extract("shard/v1", master)`.

@@ -8,7 +8,7 @@
 //! * [`BlindCollection`]: the same of a vault whose rows are encrypted: the places of all rows and the
 //!   keys of its blocks. [`Protection`] says which of the two a vault is.
 //! * [`ingest`], [`delete_documents`], [`refit`], [`rekey`], [`compact`]: what changes a collection,
-//!   each all or nothing. [`ModelDrift`] says when a refit is due. [`export_query_vault`]: a vault that can only
+//!   each all or nothing; [`set_records`]: what documents of a blind one bring back. [`ModelDrift`] says when a refit is due. [`export_query_vault`]: a vault that can only
 //!   search.
 //! * [`Searcher`]: searches through a server, and holds what outlives one search.
 //! * [`Transport`]: how a request reaches a server; the embedded one and a network look alike.
@@ -68,8 +68,9 @@ mod transport;
 pub mod vault;
 
 pub use blind::{
-    BlindCollection, BlindHead, BlindSearcher, BlockPlaces, Compacted, Hints, SECRET_BYTES,
-    block_file_name, compact, fill_server,
+    BlindCollection, BlindHead, BlindSearcher, BlockPlaces, Compacted, FetchCost, FetchWay,
+    Fetched, Filling, Hints, MAX_RECORD_BYTES, Record, Records, SECRET_BYTES, SLOT_BYTES,
+    SLOT_PAYLOAD, block_file_name, compact, fill_server, set_records, stored_records,
 };
 pub use collection::{
     Collection, Deleted, DerivedRows, Documents, Ingested, MissingIds, NewEpoch, Position,

@@ -27,6 +27,8 @@
 //!   [`refit`](Vault::refit), [`rekey`](Vault::rekey), [`export`](Vault::export), and what opens it
 //!   ([`Unlock`]).
 //! * [`Documents`]: vectors with ids, from values in memory or, through [`input`], from files.
+//! * [`Record`]: what a document of a blind collection brings back; [`Searcher::fetch`] brings it without
+//!   saying which.
 //! * [`Searcher`]: a collection and its server; [`Vault::embedded`] has one in this process,
 //!   [`Vault::searcher`] takes any.
 //! * `remote` (feature `remote`): a server over TLS; `Vault::publish`, `backup` and `restore`.
@@ -74,9 +76,10 @@ pub use shard_client::vault::{
 };
 pub use shard_client::{
     Answer, Balance, BlindCollection, CellCount, Choice, ClientError, Collection, Compacted, Cost,
-    Deleted, Figures, Hit, Index, Ingested, KeyOwner, KeySchedule, LayoutChoice, MissingIds, Model,
-    ModelDrift, NewEpoch, Position, Progress, Protection, RefitReason, SaltedEpoch, SearchOptions,
-    Settings, Timings, TransformKind, TuningRecord, UNWATCHED, Verified, Watch, WidthTried,
+    Deleted, FetchCost, FetchWay, Fetched, Figures, Hit, Index, Ingested, KeyOwner, KeySchedule,
+    LayoutChoice, MissingIds, Model, ModelDrift, NewEpoch, Position, Progress, Protection, Record,
+    Records, RefitReason, SaltedEpoch, SearchOptions, Settings, Timings, TransformKind,
+    TuningRecord, UNWATCHED, Verified, Watch, WidthTried,
 };
 pub use shard_geometry::{
     Cells, CellsError, Pca, Ranked, Split, Transform, VectorError, VectorSet, exact_scores,

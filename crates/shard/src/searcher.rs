@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use shard_client::{
-    Answer, BlindCollection, BlindSearcher, ClientError, Collection, Hints, Position,
-    SearchOptions, Watch,
+    Answer, BlindCollection, BlindSearcher, ClientError, Collection, FetchWay, Fetched, Hints,
+    Position, Protection, SearchOptions, Watch,
 };
 use shard_geometry::VectorSet;
 use shard_protocol::{Blob, BlobName, Epoch, FetchBlob, Leak, Limits, Transport, declassify};
@@ -139,8 +139,41 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         })
     }
 
+    /// Bytes that have to be fetched before the first private fetch: the hints of records.
+    pub fn missing_fetch_bytes(&self) -> usize {
+        match &self.inner {
+            Inner::Rotated(..) => 0,
+            Inner::Blind(collection, searcher) => searcher.missing_fetch_bytes(collection),
+        }
+    }
+
+    /// Fetches them, so that progress can be shown. A fetch does it by itself.
+    ///
+    /// # Errors
+    /// When the server does not have them, cannot be reached or refuses, and when `watch` ended it.
+    pub fn prepare_fetch(&self, watch: &Watch<'_>) -> Result<(), Error> {
+        if let Inner::Blind(collection, searcher) = &self.inner {
+            searcher.prepare_fetch(collection, watch)?;
+        }
+        Ok(())
+    }
+
+    /// Fetches the records of documents, in the order of the ids, `None` where a document has none. The
+    /// server sees how many KB are asked for and, if `way` is direct, which pages they are in.
+    ///
+    /// # Errors
+    /// When an id is nobody's, the collection is rotated, the server cannot be reached or refuses, or
+    /// what it gives is not what was published.
+    pub fn fetch(&self, ids: &[&str], way: FetchWay) -> Result<Fetched, Error> {
+        match &self.inner {
+            Inner::Rotated(..) => Err(no_records().into()),
+            Inner::Blind(collection, searcher) => Ok(searcher.fetch(collection, ids, way)?),
+        }
+    }
+
     /// Searches for every query, up to `parallel` requests at a time, each of one query or, of a blind
-    /// collection, of up to eight. Answers are handed to `each` on the calling thread, in the order of the queries; a break ends the search once the queries under
+    /// collection, of up to eight. Answers are handed to `each` on the calling thread, in the order of
+    /// the queries; a break ends the search once the queries under
     /// way are answered.
     ///
     /// # Errors
@@ -160,6 +193,14 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
                 searcher.search_many(collection, queries, options, parallel, each)?;
             }
         })
+    }
+}
+
+/// Why a rotated collection has no records.
+fn no_records() -> ClientError {
+    ClientError::OtherProtection {
+        protection: Protection::Rotated,
+        reason: "records are kept of blind collections only",
     }
 }
 

@@ -6,8 +6,9 @@ use getrandom::SysRng;
 use rand_core::UnwrapErr;
 use shard_client::vault::{BackupAge, Commit, KdfCost, PreparedRecovery, Unlock, VaultAccess};
 use shard_client::{
-    BlindCollection, CellCount, ClientError, Collection, Compacted, Deleted, DerivedRows, Hints,
-    Ingested, MissingIds, ModelDrift, NewEpoch, Protection, Settings, UNWATCHED, Verified, Watch,
+    BlindCollection, CellCount, ClientError, Collection, Compacted, Deleted, DerivedRows, Filling,
+    Hints, Ingested, MissingIds, ModelDrift, NewEpoch, Protection, Record, Settings, UNWATCHED,
+    Verified, Watch,
 };
 use shard_geometry::VectorSet;
 use shard_protocol::{RowBatch, RowHandle, Transport};
@@ -172,6 +173,24 @@ impl Vault {
         Ok(shard_client::synchronise(&mut self.0, &documents, options.watch, &mut rng())?)
     }
 
+    /// Sets the records of documents: what they bring back when they are fetched. Returns how many are
+    /// other than before.
+    ///
+    /// # Errors
+    /// When an id is nobody's or there twice, a record is empty or longer than 16 MiB, the vault is empty,
+    /// rotated or a query vault, or another writer is at work.
+    pub fn set_records(&mut self, records: Vec<Record>) -> Result<usize, Error> {
+        Ok(shard_client::set_records(&mut self.0, records, &mut rng())?)
+    }
+
+    /// The records of its documents.
+    ///
+    /// # Errors
+    /// When the vault is empty, rotated or a query vault.
+    pub fn records(&self) -> Result<Vec<Record>, Error> {
+        Ok(shard_client::stored_records(&self.0)?)
+    }
+
     /// Removes documents.
     ///
     /// # Errors
@@ -298,19 +317,32 @@ impl Vault {
     /// # Errors
     /// As for [`Vault::embedded`]; and when the collection is rotated.
     pub fn embedded_blind(&self, watch: &Watch<'_>) -> Result<Searcher<Embedded>, Error> {
+        self.filled(Filling::Rows, watch)
+    }
+
+    /// As [`Vault::embedded_blind`], with the records of documents, to fetch them.
+    ///
+    /// # Errors
+    /// As for [`Vault::embedded_blind`].
+    pub fn embedded_with_records(&self, watch: &Watch<'_>) -> Result<Searcher<Embedded>, Error> {
+        self.filled(Filling::RowsAndRecords, watch)
+    }
+
+    fn filled(&self, filling: Filling, watch: &Watch<'_>) -> Result<Searcher<Embedded>, Error> {
         self.require_owner("be searched without its server")?;
         let server = Embedded::empty(self.opened()?.epoch());
-        let collection = self.fill(&server, watch)?;
+        let collection = self.fill(filling, &server, watch)?;
         Ok(Searcher::blind(collection.into(), server, Hints::in_memory()))
     }
 
     /// Encrypts the rows of a blind collection into a server that holds nothing yet.
     pub(crate) fn fill<T: Transport<Error: Into<ClientError>>>(
         &self,
+        filling: Filling,
         server: &T,
         watch: &Watch<'_>,
     ) -> Result<BlindCollection, Error> {
-        Ok(shard_client::fill_server(&self.0, server, watch)?)
+        Ok(shard_client::fill_server(&self.0, filling, server, watch)?)
     }
 
     /// Searches the vectors that the vault holds, without any server.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
+use shard::Vault;
 use shard::input::{ids_to, npy_to};
 use tempfile::NamedTempFile;
 
@@ -26,6 +27,10 @@ pub struct Dump {
     /// File for the ids, one per line, as `ingest --ids` reads them
     #[arg(long, value_name = "FILE")]
     ids: PathBuf,
+    /// File for the records of a blind vault's documents, one per line as they were set, as `ingest
+    /// --records` reads them
+    #[arg(long, value_name = "FILE")]
+    records: Option<PathBuf>,
     /// Overwrite files that exist
     #[arg(long)]
     force: bool,
@@ -43,9 +48,15 @@ pub fn run(arguments: &Dump, json: Option<&Path>) -> Result<()> {
     names.write(|file| Ok(ids_to(file, ids)?))?;
     let mut array = Partial::beside(&arguments.vectors)?;
     let width = array.write(|file| Ok(npy_to(file, vectors)?))?;
-    // Both are whole and on disk before either has its name.
+    let records =
+        arguments.records.as_deref().map(|path| write_records(&vault, path)).transpose()?;
+    // All are whole and on disk before any has its name.
     array.finish(arguments.force)?;
     names.finish(arguments.force)?;
+    let record_count = records.as_ref().map(|(count, _)| *count);
+    if let Some((_, lines)) = records {
+        lines.finish(arguments.force)?;
+    }
 
     let shown = |path: &Path| printable(&path.display().to_string());
     output.line(format!(
@@ -56,13 +67,34 @@ pub fn run(arguments: &Dump, json: Option<&Path>) -> Result<()> {
         shown(&arguments.vectors),
         shown(&arguments.ids),
     ))?;
+    if let (Some(count), Some(path)) = (record_count, &arguments.records) {
+        output.line(format!("{} records in {}, in the clear", grouped(count), shown(path)))?;
+    }
     output.result(&json!({
+        "records": record_count,
         "documents": ids.len(),
         "width": vectors.width(),
         "bits": width.bits(),
         "vectors": arguments.vectors,
         "ids": arguments.ids,
     }))
+}
+
+/// Writes records line by line.
+fn write_records<'a>(vault: &Vault, path: &'a Path) -> Result<(usize, Partial<'a>)> {
+    let records = vault.records()?;
+    if let Some(long) = records.iter().find(|record| record.bytes.contains(&b'\n')) {
+        bail!("the record of {} has several lines, and a line is a record", printable(&long.id));
+    }
+    let mut lines = Partial::beside(path)?;
+    lines.write(|file| {
+        records.iter().try_for_each(|record| {
+            file.write_all(&record.bytes)?;
+            file.write_all(b"\n")
+        })?;
+        Ok(())
+    })?;
+    Ok((records.len(), lines))
 }
 
 impl Dump {
@@ -77,7 +109,13 @@ impl Dump {
         if whole(&self.vectors) == whole(&self.ids) {
             bail!("{}: vectors and ids need a file each", self.ids.display());
         }
-        let taken = [&self.vectors, &self.ids].into_iter().find(|path| path.exists());
+        if let Some(records) = &self.records
+            && [&self.vectors, &self.ids].into_iter().any(|path| whole(path) == whole(records))
+        {
+            bail!("{}: records need a file of their own", records.display());
+        }
+        let files = [&self.vectors, &self.ids].into_iter().chain(&self.records);
+        let taken = files.into_iter().find(|path| path.exists());
         match taken {
             Some(path) if !self.force => {
                 bail!("{} exists already; --force overwrites it", path.display())

@@ -1,12 +1,13 @@
 //! `shard ingest`.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
-use shard::input::{read_parquet, read_queries, read_vectors};
-use shard::{Documents, FitOptions, Model, Opened};
+use shard::input::{read_parquet, read_queries, read_records, read_vectors};
+use shard::{ClientError, Documents, Error, FitOptions, Model, Opened, Protection, Record, Vault};
 
 use super::{drift, publish_next};
 use crate::args::Ingest;
@@ -14,7 +15,15 @@ use crate::output::{Output, follow, grouped, progress_of_time};
 
 pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
-    let path = &arguments.documents;
+    let records = arguments.records.as_deref().map(read_records).transpose()?;
+    let Some(path) = &arguments.documents else {
+        let mut vault = arguments.vectors_from.open(&arguments.vault)?;
+        let set = set_records(&mut vault, records.unwrap_or_default(), &output)?;
+        if set > 0 {
+            publish_next(&output, &arguments.vault.vault)?;
+        }
+        return output.result(&json!({ "records_set": set }));
+    };
     let parquet = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("parquet"));
     let documents = if parquet && arguments.ids.is_none() {
         read_parquet(path, &arguments.id_column, &arguments.vector_column)?
@@ -25,6 +34,9 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     let sample = sample.transpose()?;
 
     let mut vault = arguments.vectors_from.open(&arguments.vault)?;
+    if let Some(records) = &records {
+        check_records(&vault, &documents, arguments.delete_missing, records)?;
+    }
     let start = Instant::now();
     let bar = progress_of_time("ingesting");
     let watch = follow(&bar);
@@ -59,6 +71,7 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
         },
         grouped(collection.documents()),
     ))?;
+    let set = records.map(|records| set_records(&mut vault, records, &output)).transpose()?;
     if !done.fitted && done.added + done.replaced + done.deleted > 0 {
         publish_next(&output, &arguments.vault.vault)?;
     }
@@ -69,6 +82,7 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
         "deleted": done.deleted,
         "documents": collection.documents(),
         "seconds": seconds,
+        "records_set": set,
     });
     let more = match &collection {
         Opened::Rotated(held) => {
@@ -95,6 +109,43 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
         result.extend(more.clone());
     }
     output.result(&result)
+}
+
+/// Refuses records before documents are taken: where the vault keeps none, or of a document that will not
+/// be there.
+fn check_records(
+    vault: &Vault,
+    documents: &Documents,
+    only_these: bool,
+    records: &[Record],
+) -> Result<()> {
+    if vault.settings()?.protection == Protection::Rotated {
+        bail!("--records: this vault is rotated, and records are kept of blind vaults only");
+    }
+    let mut known: HashSet<&str> = documents.ids().iter().map(String::as_str).collect();
+    let held = vault.collection()?.filter(|_| !only_these);
+    if let Some(collection) = held.as_ref().and_then(Opened::blind) {
+        known.extend(collection.ids().map(|(_, id)| id));
+    }
+    let missing = records.iter().filter(|record| !known.contains(record.id.as_str()));
+    let missing: Vec<String> = missing.map(|record| record.id.clone()).collect();
+    if !missing.is_empty() {
+        return Err(Error::from(ClientError::NoSuchDocuments(missing)))
+            .context("--records names documents that are not there");
+    }
+    Ok(())
+}
+
+/// Sets records, and says how many.
+fn set_records(vault: &mut Vault, records: Vec<Record>, output: &Output<'_>) -> Result<usize> {
+    let given = records.len();
+    let set = vault.set_records(records)?;
+    let unchanged = match given - set {
+        0 => String::new(),
+        unchanged => format!(", {} unchanged", grouped(unchanged)),
+    };
+    output.line(format!("{} records set{unchanged}", grouped(set)))?;
+    Ok(set)
 }
 
 /// What a first ingest fitted.

@@ -9,6 +9,7 @@ mod drift;
 pub mod dump;
 pub mod eval;
 pub mod export;
+pub mod fetch;
 pub mod ingest;
 pub mod init;
 pub mod passphrase;

@@ -193,7 +193,7 @@ fn search_baseline(
 
 /// Whether a search was refused because the server holds a later state, or was not made because only a
 /// later one has checks that can be used.
-fn is_outdated(error: &anyhow::Error) -> bool {
+pub(super) fn is_outdated(error: &anyhow::Error) -> bool {
     let error = error.downcast_ref::<Error>();
     use ClientError::{ChecksRetired, Outdated, Revoked};
     matches!(error, Some(Error::Client(Outdated { .. } | Revoked { .. } | ChecksRetired)))

@@ -2,13 +2,14 @@
 //! written, unless a row is too long for the grid.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
 use zeroize::Zeroizing;
 
 use super::block::{BLOCKS_AT_ONCE, BlockRows, write_places, write_vectors};
+use super::records::{RecordChange, read_records};
 use super::vectors::longest_of;
 use super::{BlindCollection, BlindHead};
 use crate::error::ClientError;
@@ -27,7 +28,14 @@ pub(crate) struct BlindChange<'v> {
     /// Which of them are new.
     appended: Vec<usize>,
     deleted: Vec<String>,
+    /// Rows that go.
+    freed: Vec<u32>,
+    /// Records by id; `None` takes one away.
+    records: Vec<(String, GivenRecord)>,
 }
+
+/// A record that is given to a document, or that it is to have none.
+pub(crate) type GivenRecord = Option<Zeroizing<Vec<u8>>>;
 
 /// What happens to a place.
 #[derive(Clone, Copy)]
@@ -49,6 +57,8 @@ impl<'v> BlindChange<'v> {
             vectors: Zeroizing::new(Vec::new()),
             appended: Vec::new(),
             deleted: Vec::new(),
+            freed: Vec::new(),
+            records: Vec::new(),
         })
     }
 
@@ -72,7 +82,35 @@ impl<'v> BlindChange<'v> {
         for &row in rows {
             self.deleted.extend(self.collection.id(row as usize).map(str::to_owned));
             self.edit(row, Edit::Free);
+            self.freed.push(row);
         }
+    }
+
+    /// Gives documents records, those that are put by this change included. Returns how many are other
+    /// than before. Called once for a change, after documents were put.
+    pub(crate) fn set_records(
+        &mut self,
+        records: Vec<(String, GivenRecord)>,
+    ) -> Result<usize, ClientError> {
+        let rows: HashMap<&str, u32> = self.rows().map(|(row, id)| (id, row)).collect();
+        let coming: HashSet<&str> = self.incoming.iter().map(String::as_str).collect();
+        let missing = |id: &str| !rows.contains_key(id) && !coming.contains(id);
+        let missing: Vec<String> =
+            records.iter().map(|(id, _)| id).filter(|id| missing(id)).cloned().collect();
+        if !missing.is_empty() {
+            return Err(ClientError::NoSuchDocuments(missing));
+        }
+        let known: Vec<u32> =
+            records.iter().filter_map(|(id, _)| rows.get(id.as_str())).copied().collect();
+        let held = read_records(self.transaction.before(), &self.collection, &known)?;
+        let held: HashMap<u32, GivenRecord> = known.into_iter().zip(held).collect();
+        let is_other = |(id, record): &(String, GivenRecord)| {
+            let held = rows.get(id.as_str()).and_then(|row| held[row].as_ref());
+            held != record.as_ref()
+        };
+        let changed: Vec<_> = records.into_iter().filter(is_other).collect();
+        self.records = changed;
+        Ok(self.records.len())
     }
 
     /// Puts documents, each in the place that it has or in a free one. Called once for a change.
@@ -100,12 +138,16 @@ impl<'v> BlindChange<'v> {
 
     /// Whether anything changes.
     pub(crate) fn is_any(&self) -> bool {
-        !self.edits.is_empty() || !self.appended.is_empty()
+        !self.edits.is_empty() || !self.appended.is_empty() || !self.records.is_empty()
     }
 
     /// The transaction, and the ids of documents that were put and deleted.
     pub(crate) fn into_parts(self) -> (Transaction<'v>, Vec<String>, Vec<String>) {
-        (self.transaction, self.incoming, self.deleted)
+        let mut put = self.incoming;
+        let known: HashSet<String> = put.iter().cloned().collect();
+        let recorded = self.records.into_iter().map(|(id, _)| id);
+        put.extend(recorded.filter(|id| !known.contains(id)));
+        (self.transaction, put, self.deleted)
     }
 
     /// Writes what changed.
@@ -126,7 +168,39 @@ impl<'v> BlindChange<'v> {
             let edited: Vec<&BlockRows> = blocks.iter().filter(is_edited).collect();
             write_vectors(&mut self.transaction, &edited, rng)?;
         }
+        self.write_records(rng)?;
         Ok(self.transaction.put(Slot::Blind, &head.encode(), rng)?)
+    }
+
+    /// Frees the records of rows that go, and writes those that are given.
+    fn write_records(&mut self, rng: &mut impl CryptoRng) -> Result<(), ClientError> {
+        if self.records.is_empty() && (self.freed.is_empty() || self.collection.records.is_none()) {
+            return Ok(());
+        }
+        let mut change = RecordChange::begin(&self.collection);
+        self.freed.iter().for_each(|&row| change.free(row));
+        let wanted: HashSet<&str> = self.records.iter().map(|(id, _)| id.as_str()).collect();
+        let mut rows: HashMap<&str, u32> =
+            self.collection.ids().map(|(row, id)| (id, row)).collect();
+        let per_block = self.collection.shape().rows_per_block();
+        for (&block, edits) in &self.edits {
+            for (&place, edit) in edits {
+                if let Edit::Put(at) = *edit
+                    && wanted.contains(self.incoming[at].as_str())
+                {
+                    let row = (block as usize * per_block + place) as u32;
+                    rows.insert(&self.incoming[at], row);
+                }
+            }
+        }
+        for (id, record) in &self.records {
+            let row = rows[id.as_str()]; // those of unknown ids were refused
+            match record {
+                Some(record) => change.set(row, record)?,
+                None => change.free(row),
+            }
+        }
+        change.write(&self.collection, &mut self.transaction, rng)
     }
 
     /// Finds places for the new rows: in the blocks with most free places first, so that few blocks

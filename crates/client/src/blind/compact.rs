@@ -3,6 +3,7 @@
 use rand_core::CryptoRng;
 
 use super::block::{BLOCKS_AT_ONCE, BlockRows, write_places, write_vectors};
+use super::records::move_records;
 use super::{BlindCollection, BlindHead};
 use crate::collection::Journal;
 use crate::error::ClientError;
@@ -80,6 +81,7 @@ pub fn compact(
         transaction.remove(Slot::Places(number))?;
         transaction.remove(Slot::Vectors(number))?;
     }
+    move_records(&mut transaction, &collection, rng)?;
     transaction.put(Slot::Blind, &head.encode(), rng)?;
     // The documents are those there were.
     let journal = Journal::Documents { put: Vec::new(), deleted: Vec::new() };

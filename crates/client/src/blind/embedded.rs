@@ -6,10 +6,20 @@ use shard_protocol::{ActivateEpoch, Advance, BeginPublish, Leak, Limits, Transpo
 
 use super::BlindCollection;
 use super::publish::send_blocks;
+use super::records::send_records;
 use crate::error::ClientError;
-use crate::progress::Watch;
+use crate::progress::{UNWATCHED, Watch};
 use crate::transport::accepted;
 use crate::vault::Vault;
+
+/// What a server in this process is filled with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Filling {
+    /// Blocks, for searches.
+    Rows,
+    /// Blocks and records, for searches and fetches.
+    RowsAndRecords,
+}
 
 /// Encrypts the rows of a vault and leaves them with a server that holds nothing yet, over the same
 /// messages as a publish. Returns the collection, to search it with.
@@ -19,6 +29,7 @@ use crate::vault::Vault;
 /// ended it.
 pub fn fill_server(
     vault: &Vault,
+    filling: Filling,
     transport: &impl Transport<Error: Into<ClientError>>,
     watch: &Watch<'_>,
 ) -> Result<BlindCollection, ClientError> {
@@ -29,6 +40,9 @@ pub fn fill_server(
     let disclosed = || declassify(advance, Leak::CollectionShape);
     let limits = Limits::default();
     accepted(transport, BeginPublish::new(disclosed()).encode(), &limits)?;
+    if filling == Filling::RowsAndRecords {
+        send_records(&snapshot, &collection, &BTreeMap::new(), transport, UNWATCHED)?;
+    }
     send_blocks(&snapshot, &collection, &BTreeMap::new(), None, &[], transport, watch)?;
     let epoch = declassify(collection.epoch(), Leak::CollectionShape);
     accepted(transport, ActivateEpoch::new(disclosed(), epoch).encode(), &limits)?;

@@ -4,6 +4,7 @@ use rand_core::CryptoRng;
 use shard_protocol::Epoch;
 
 use super::block::{BLOCKS_AT_ONCE, BlockRows, write_places, write_vectors};
+use super::records::rekey_records;
 use super::vectors::longest_of;
 use super::{BlindCollection, BlindHead, BlockKeys};
 use crate::collection::{Documents, FIRST_EPOCH, Ingested, Journal, NewEpoch};
@@ -52,8 +53,8 @@ pub(crate) fn first(
     Ok(Ingested { added: rows, replaced: 0, unchanged: 0, deleted: 0, fitted: false })
 }
 
-/// Begins a new epoch: every tag anew, and a grid for the rows that are there. Stored vectors stay as
-/// they are.
+/// Begins a new epoch: every tag anew, every record sealed anew, and a grid for the rows that are there.
+/// Stored vectors stay as they are.
 pub(crate) fn rekey(
     mut transaction: Transaction<'_>,
     watch: &Watch<'_>,
@@ -76,6 +77,7 @@ pub(crate) fn rekey(
         write_places(&mut transaction, &keys, head.grid, &blocks, rng)?;
         tell(watch, some, &head)?;
     }
+    rekey_records(&mut transaction, &collection, &keys, rng)?;
     transaction.put(Slot::Blind, &head.encode(), rng)?;
     Journal::Epoch.record(&mut transaction, rng)?;
     transaction.commit(rng)?;

@@ -28,16 +28,51 @@ const MAGIC: &[u8; 8] = b"SHRDHNT1";
 /// The name of the file in a vault's directory.
 const FILE: &str = "hints";
 
+/// The name of the file with the hints of records.
+const RECORDS_FILE: &str = "record-hints";
+
 /// The name of the file with the sets of checks that are not used any more.
 const RETIRED: &str = "retired-checks";
 
-/// The sealed hints of a collection's blocks, and which sets of checks are not to be used any more.
+/// The sealed hints of a collection's blocks and records, and which sets of checks are not to be used any
+/// more.
 #[derive(Default)]
 pub struct Hints {
-    held: RwLock<HashMap<[u8; 16], Arc<[u8]>>>,
+    blocks: Store,
+    records: Store,
     /// Sets of checks that an alarm has retired.
     retired: Mutex<Vec<u64>>,
+    directory: Option<PathBuf>,
+}
+
+/// Sealed hints by name, in memory and in a file.
+#[derive(Default)]
+struct Store {
+    held: RwLock<HashMap<[u8; 16], Arc<[u8]>>>,
     file: Option<PathBuf>,
+}
+
+/// What hints are of.
+#[derive(Clone, Copy)]
+enum Kind {
+    Blocks,
+    Records,
+}
+
+impl Kind {
+    fn blob(self, name: [u8; 16]) -> BlobName {
+        match self {
+            Self::Blocks => BlobName::hint(name),
+            Self::Records => BlobName::record_hint(name),
+        }
+    }
+
+    fn subject(self, name: [u8; 16]) -> Subject {
+        match self {
+            Self::Blocks => Subject::Hint(name),
+            Self::Records => Subject::RecordHint(name),
+        }
+    }
 }
 
 impl Hints {
@@ -52,22 +87,16 @@ impl Hints {
     /// # Errors
     /// When it cannot be read which sets of checks were retired.
     pub fn kept_in(directory: &Path) -> Result<Self, ClientError> {
-        let file = directory.join(FILE);
-        let held = fs::read(&file).ok().and_then(|bytes| decode(&bytes)).unwrap_or_default();
         let retired = Mutex::new(retired_sets(directory)?);
-        Ok(Self { held: RwLock::new(held), retired, file: Some(file) })
+        let (blocks, records) =
+            (Store::kept_in(directory.join(FILE)), Store::kept_in(directory.join(RECORDS_FILE)));
+        Ok(Self { blocks, records, retired, directory: Some(directory.to_owned()) })
     }
 
     /// Bytes that would have to be fetched to search a collection.
     pub fn missing_bytes(&self, collection: &BlindCollection) -> usize {
         let sealed = collection.shape().hint_bytes() + SEAL_BYTES;
-        self.missing(collection).len() * sealed
-    }
-
-    fn missing(&self, collection: &BlindCollection) -> Vec<[u8; 16]> {
-        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-        let names = collection.blocks().iter().map(|block| block.file_name());
-        names.filter(|name| !held.contains_key(name)).collect()
+        self.blocks.missing(&block_names(collection)).len() * sealed
     }
 
     /// The hint of a block, opened.
@@ -76,17 +105,35 @@ impl Hints {
         collection: &BlindCollection,
         number: usize,
     ) -> Result<Zeroizing<Vec<u8>>, ClientError> {
-        let name = collection.blocks()[number].file_name();
-        let sealed = self.held.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned();
-        let sealed = sealed.ok_or_else(outdated)?;
-        let opened = collection.sealer().open(Subject::Hint(name), &sealed);
-        if opened.is_none() {
-            // It was sound when it came, so it was damaged here: it is fetched again.
-            let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
-            held.remove(&name);
-            self.write(&held);
-        }
-        opened.ok_or(ClientError::Forged)
+        self.blocks.open(collection, Kind::Blocks, collection.blocks()[number].file_name())
+    }
+
+    /// The hint of a segment of records, opened.
+    pub(super) fn of_records(
+        &self,
+        collection: &BlindCollection,
+        name: [u8; 16],
+    ) -> Result<Zeroizing<Vec<u8>>, ClientError> {
+        self.records.open(collection, Kind::Records, name)
+    }
+
+    /// How many of the hints of records of these names are not here.
+    pub(super) fn missing_for_records(&self, names: &[[u8; 16]]) -> usize {
+        self.records.missing(names).len()
+    }
+
+    /// Fetches the hints of records of these names that are missing, of so many bytes each. Returns how
+    /// many bytes came.
+    pub(super) fn fetch_for_records(
+        &self,
+        collection: &BlindCollection,
+        names: &[[u8; 16]],
+        bytes: usize,
+        transport: &dyn Channel,
+        watch: &Watch<'_>,
+    ) -> Result<usize, ClientError> {
+        let sealed = bytes + SEAL_BYTES;
+        self.records.fetch(collection, Kind::Records, names, sealed, transport, watch)
     }
 
     /// Fetches what is missing for a collection. Returns how many bytes came.
@@ -99,34 +146,9 @@ impl Hints {
         transport: &dyn Channel,
         watch: &Watch<'_>,
     ) -> Result<usize, ClientError> {
-        let missing = self.missing(collection);
         let sealed = collection.shape().hint_bytes() + SEAL_BYTES;
-        let total = (missing.len() * sealed) as u64;
-        let (mut bytes, mut rest) = (0, &missing[..]);
-        while !rest.is_empty() {
-            let asked = &rest[..rest.len().min(AT_ONCE)];
-            let names: Vec<BlobName> = asked.iter().map(|name| BlobName::hint(*name)).collect();
-            let came = fetch_blobs(transport, Asking::Anybody, &names)?;
-            let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
-            for (name, blob) in asked.iter().zip(&came) {
-                let blob = blob.as_ref().ok_or_else(outdated)?;
-                let opened = collection.sealer().open(Subject::Hint(*name), blob);
-                if blob.len() != sealed || opened.is_none() {
-                    return Err(ClientError::Forged);
-                }
-                bytes += blob.len();
-                held.insert(*name, blob.as_slice().into());
-            }
-            drop(held);
-            rest = &rest[came.len()..];
-            if watch(Progress { done: bytes as u64, total }).is_break() {
-                return Err(ClientError::Cancelled);
-            }
-        }
-        if bytes > 0 {
-            self.keep(collection);
-        }
-        Ok(bytes)
+        let names = block_names(collection);
+        self.blocks.fetch(collection, Kind::Blocks, &names, sealed, transport, watch)
     }
 
     /// Whether an alarm has retired a set of checks.
@@ -138,7 +160,7 @@ impl Hints {
     pub(super) fn retire(&self, set: u64) {
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         retired.push(set);
-        if let Some(file) = self.file.as_ref().map(|file| file.with_file_name(RETIRED)) {
+        if let Some(file) = self.directory.as_ref().map(|directory| directory.join(RETIRED)) {
             // A line of its own, whoever else writes: no alarm is lost with another's. Where it cannot
             // be written, this process alone knows.
             let line = format!("{set}\n");
@@ -165,13 +187,81 @@ impl Hints {
         })?;
         Ok(Blob::decode(&answer, &limits)?.sealed)
     }
+}
 
-    /// Leaves them in the file, without those of blocks that are gone. That it cannot be written costs
-    /// the next search some time and nothing else.
-    fn keep(&self, collection: &BlindCollection) {
+impl Store {
+    fn kept_in(file: PathBuf) -> Self {
+        let held = fs::read(&file).ok().and_then(|bytes| decode(&bytes)).unwrap_or_default();
+        Self { held: RwLock::new(held), file: Some(file) }
+    }
+
+    fn missing(&self, names: &[[u8; 16]]) -> Vec<[u8; 16]> {
+        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        names.iter().copied().filter(|name| !held.contains_key(name)).collect()
+    }
+
+    fn open(
+        &self,
+        collection: &BlindCollection,
+        kind: Kind,
+        name: [u8; 16],
+    ) -> Result<Zeroizing<Vec<u8>>, ClientError> {
+        let sealed = self.held.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned();
+        let sealed = sealed.ok_or_else(outdated)?;
+        let opened = collection.sealer().open(kind.subject(name), &sealed);
+        if opened.is_none() {
+            // It was sound when it came, so it was damaged here: it is fetched again.
+            let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+            held.remove(&name);
+            self.write(&held);
+        }
+        opened.ok_or(ClientError::Forged)
+    }
+
+    /// Fetches what is missing of some names, of so many sealed bytes each.
+    fn fetch(
+        &self,
+        collection: &BlindCollection,
+        kind: Kind,
+        names: &[[u8; 16]],
+        sealed: usize,
+        transport: &dyn Channel,
+        watch: &Watch<'_>,
+    ) -> Result<usize, ClientError> {
+        let missing = self.missing(names);
+        let total = (missing.len() * sealed) as u64;
+        let (mut bytes, mut rest) = (0, &missing[..]);
+        while !rest.is_empty() {
+            let asked = &rest[..rest.len().min(AT_ONCE)];
+            let blobs: Vec<BlobName> = asked.iter().map(|name| kind.blob(*name)).collect();
+            let came = fetch_blobs(transport, Asking::Anybody, &blobs)?;
+            let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+            for (name, blob) in asked.iter().zip(&came) {
+                let blob = blob.as_ref().ok_or_else(outdated)?;
+                let opened = collection.sealer().open(kind.subject(*name), blob);
+                if blob.len() != sealed || opened.is_none() {
+                    return Err(ClientError::Forged);
+                }
+                bytes += blob.len();
+                held.insert(*name, blob.as_slice().into());
+            }
+            drop(held);
+            rest = &rest[came.len()..];
+            if watch(Progress { done: bytes as u64, total }).is_break() {
+                return Err(ClientError::Cancelled);
+            }
+        }
+        if bytes > 0 {
+            self.keep(names);
+        }
+        Ok(bytes)
+    }
+
+    /// Leaves those of these names in the file, without the others. That it cannot be written costs the
+    /// next search some time and nothing else.
+    fn keep(&self, names: &[[u8; 16]]) {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
-        let names: std::collections::HashSet<[u8; 16]> =
-            collection.blocks().iter().map(|block| block.file_name()).collect();
+        let names: std::collections::HashSet<&[u8; 16]> = names.iter().collect();
         held.retain(|name, _| names.contains(name));
         self.write(&held);
     }
@@ -185,8 +275,13 @@ impl Hints {
     }
 }
 
+/// The names of the hints of all blocks.
+fn block_names(collection: &BlindCollection) -> Vec<[u8; 16]> {
+    collection.blocks().iter().map(|block| block.file_name()).collect()
+}
+
 /// Hints and checks go when another commit is published.
-fn outdated() -> ClientError {
+pub(super) fn outdated() -> ClientError {
     let reason = "the server no longer holds the hints and checks of this state".to_owned();
     ClientError::Outdated { reason }
 }

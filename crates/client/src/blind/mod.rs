@@ -16,6 +16,7 @@
 //! | `verify` | every tag computed again |
 //! | `publish`, `checks`, `seal` | blocks, hints and checks for a server |
 //! | `search`, `hints` | a query's journey, and what it needs of the server once |
+//! | `records` | what documents bring back, sealed, and fetched without saying which |
 //! | `embedded` | a server in this process, filled |
 
 mod block;
@@ -29,6 +30,7 @@ mod hints;
 mod many;
 mod places;
 mod publish;
+mod records;
 mod seal;
 mod search;
 #[cfg(test)]
@@ -36,15 +38,15 @@ pub(crate) mod tests;
 mod vectors;
 mod verify;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use shard_protocol::{CommitName, Epoch, Revision};
-use shard_rlwe::blind::{BlockName, Grid, Keys, Shape};
+use shard_rlwe::blind::{BlockName, EpochKey, Grid, Keys, RecordKeys, Shape};
 use zeroize::Zeroizing;
 
 use crate::collection::{Position, unusable};
 use crate::error::ClientError;
-use crate::keys::{SaltedEpoch, VaultId, blind_key, blind_seal_key, epoch_secret};
+use crate::keys::{SaltedEpoch, VaultId, blind_key, blind_seal_key, epoch_secret, record_name_key};
 use crate::payload::PayloadError;
 use crate::settings::{Choice, Settings};
 use crate::vault::{EpochSecret, Slot, Snapshot, Vault};
@@ -52,13 +54,19 @@ use crate::vault::{EpochSecret, Slot, Snapshot, Vault};
 use self::seal::Sealer;
 
 pub use compact::{Compacted, compact};
-pub use embedded::fill_server;
+pub use embedded::{Filling, fill_server};
 pub use head::BlindHead;
 pub use hints::Hints;
 pub use places::{BlockPlaces, block_file_name};
+pub use records::{
+    FetchCost, FetchWay, Fetched, MAX_RECORD_BYTES, Record, Records, SLOT_BYTES, SLOT_PAYLOAD,
+    set_records, stored_records,
+};
 pub use search::{BlindSearcher, SECRET_BYTES};
 
 pub(crate) use change::BlindChange;
+#[cfg(feature = "remote")]
+pub(crate) use change::GivenRecord;
 #[cfg(feature = "remote")]
 pub(crate) use checks::Checks;
 pub(crate) use epoch::{first, rekey};
@@ -66,6 +74,8 @@ pub(crate) use epoch::{first, rekey};
 pub(crate) use hints::retired_sets;
 #[cfg(feature = "remote")]
 pub(crate) use publish::{SentBlocks, missing_blocks, send_blocks};
+#[cfg(feature = "remote")]
+pub(crate) use records::{record_blobs, records_are_whole, records_of, send_records};
 pub(crate) use vectors::documents_of;
 pub(crate) use verify::verify;
 
@@ -74,6 +84,8 @@ pub struct BlindCollection {
     head: BlindHead,
     blocks: Vec<BlockPlaces>,
     keys: BlockKeys,
+    records: Option<Records>,
+    record_keys: OnceLock<RecordKeys>,
     epoch: Epoch,
     position: Position,
 }
@@ -84,13 +96,24 @@ struct BlockKeys {
     sealer: Sealer,
     /// Vault, epoch and salt: tells these blocks from those of every other epoch.
     context: Vec<u8>,
+    /// What the keys of fetches are expanded from.
+    record_key: EpochKey,
+    /// Keys the names of pages and hints of records.
+    record_names: Zeroizing<[u8; 32]>,
 }
 
 impl BlockKeys {
     fn new(secret: &EpochSecret, vault: VaultId, epoch: &SaltedEpoch, shape: Shape) -> Self {
         let context = [&vault.0[..], &epoch.epoch.0.to_le_bytes(), &epoch.salt].concat();
         let keys = Arc::new(Keys::expand(&blind_key(secret), shape));
-        Self { keys, sealer: Sealer::new(&blind_seal_key(secret)), context }
+        let (record_key, record_names) = (blind_key(secret), record_name_key(secret));
+        Self {
+            keys,
+            sealer: Sealer::new(&blind_seal_key(secret)),
+            context,
+            record_key,
+            record_names,
+        }
     }
 
     /// Those of an epoch of an owner's vault.
@@ -155,10 +178,13 @@ impl BlindCollection {
             Some(secret) => BlockKeys::new(secret, id, &epoch, head.shape),
             None => BlockKeys::of_owner(vault, id, &epoch, head.shape)?,
         };
+        let records = Records::read(snapshot, &head)?;
         Ok(Self {
             head,
             blocks,
             keys,
+            records,
+            record_keys: OnceLock::new(),
             epoch: epoch.epoch,
             position: Position::of(vault, snapshot)?,
         })

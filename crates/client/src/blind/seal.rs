@@ -1,4 +1,4 @@
-//! Seals of what a server keeps for all clients of an epoch: hints and checks.
+//! Seals of what a server keeps for all clients of an epoch: hints, checks and records.
 //!
 //! XChaCha20-Poly1305 under a key of the epoch and a random nonce, with what it is bound in: the hint of
 //! another block, or the checks of another commit, do not open.
@@ -21,6 +21,10 @@ pub(crate) enum Subject {
     Hint([u8; 16]),
     /// The checks of a commit.
     Checks(CommitName),
+    /// A slot of records, in a page that a commit sealed.
+    Slot(u32, CommitName),
+    /// The hint of the segment of records of a name.
+    RecordHint([u8; 16]),
 }
 
 impl Subject {
@@ -28,6 +32,10 @@ impl Subject {
         match self {
             Self::Hint(name) => [&b"shard hint"[..], &name].concat(),
             Self::Checks(commit) => [&b"shard checks"[..], &commit.0].concat(),
+            Self::Slot(slot, commit) => {
+                [&b"shard record"[..], &slot.to_le_bytes(), &commit.0].concat()
+            }
+            Self::RecordHint(name) => [&b"shard record hint"[..], &name].concat(),
         }
     }
 }
@@ -68,7 +76,12 @@ mod tests {
         let sealed = sealer.seal(subject, b"hint").unwrap();
         assert_eq!(sealed.len(), 4 + SEAL_BYTES);
         assert_eq!(&sealer.open(subject, &sealed).unwrap()[..], b"hint");
-        for other in [Subject::Hint([2; 16]), Subject::Checks(commit)] {
+        for other in [
+            Subject::Hint([2; 16]),
+            Subject::Checks(commit),
+            Subject::Slot(0, commit),
+            Subject::RecordHint([1; 16]),
+        ] {
             assert!(sealer.open(other, &sealed).is_none());
         }
         assert!(Sealer::new(&[8; 32]).open(subject, &sealed).is_none());

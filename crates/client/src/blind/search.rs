@@ -88,6 +88,11 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         &self.transport
     }
 
+    /// The hints it has.
+    pub(super) fn hints(&self) -> &Hints {
+        &self.hints
+    }
+
     /// Fetches the hints that a search of a collection needs and that are not here, so that its progress
     /// can be shown. Returns how many bytes came. A search does it by itself.
     ///

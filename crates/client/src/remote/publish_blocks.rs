@@ -11,7 +11,8 @@ use super::lineage::Lineage;
 use super::publish::{PublishOptions, Published, Start, advance_to, arrive, describe, leave_state};
 use super::sweep::sweep;
 use crate::blind::{
-    BlindCollection, Checks, SentBlocks, missing_blocks, retired_sets, send_blocks,
+    BlindCollection, Checks, SentBlocks, missing_blocks, record_blobs, records_are_whole,
+    retired_sets, send_blocks, send_records,
 };
 use crate::collection::Journal;
 use crate::error::ClientError;
@@ -41,7 +42,7 @@ pub(super) fn publish_blocks(
     let there = start == Start::Again
         && state.unfinished.is_none()
         && state.current == Some(collection.epoch())
-        && is_whole(collection, &blobs::list(transport)?);
+        && is_whole(collection, &blobs::list(transport)?)?;
     let advance = advance_to(&state, head);
     let disclosed = || declassify(advance, Leak::CollectionShape);
     let mut sent = SentBlocks::default();
@@ -51,13 +52,15 @@ pub(super) fn publish_blocks(
         // Sums that go on from those before are under the same turns.
         let before = state.commit.filter(|_| !options.fresh_checks);
         let send = |kept: &Kept| {
-            send_blocks(snapshot, collection, kept, before, &retired, transport, watch)
+            let records = send_records(snapshot, collection, kept, transport, watch)?;
+            let sent = send_blocks(snapshot, collection, kept, before, &retired, transport, watch)?;
+            Ok::<_, ClientError>(SentBlocks { bytes: sent.bytes + records, ..sent })
         };
         sent = send(&blobs::list(transport)?)?;
         // Another copy that looked before this began may have taken blocks for left over.
         for _ in 0..ROUNDS {
             let kept = blobs::list(transport)?;
-            if is_whole(collection, &kept) {
+            if is_whole(collection, &kept)? {
                 break;
             }
             sent.bytes += send(&kept)?.bytes;
@@ -104,11 +107,12 @@ pub fn renew_checks(vault: &mut Vault, rng: &mut impl CryptoRng) -> Result<(), C
 }
 
 /// Whether the server has everything of a commit.
-fn is_whole(collection: &BlindCollection, kept: &Kept) -> bool {
+fn is_whole(collection: &BlindCollection, kept: &Kept) -> Result<bool, ClientError> {
     let commit = collection.commit();
-    kept.contains_key(&BlobName::blocks(commit))
+    Ok(kept.contains_key(&BlobName::blocks(commit))
         && kept.contains_key(&BlobName::checks(commit))
         && missing_blocks(collection, kept).next().is_none()
+        && records_are_whole(collection, kept)?)
 }
 
 /// Whether the checks of the published commit are there and no alarm has retired a set of them.
@@ -141,10 +145,12 @@ fn sweep_blocks(
         list.names().iter().flat_map(|&name| [BlobName::block(name), BlobName::hint(name)]);
     let stays: HashSet<BlobName> =
         listed.chain([BlobName::blocks(commit), BlobName::checks(commit)]).collect();
+    let records: HashSet<BlobName> = record_blobs(collection)?.into_iter().collect();
     let mut blocks = 0;
-    for name in kept.keys().filter(|name| !stays.contains(*name)) {
+    for name in kept.keys().filter(|name| !stays.contains(*name) && !records.contains(*name)) {
         let of_blocks = ["block.", "hint.", "blocks.", "checks."];
-        if of_blocks.iter().any(|prefix| name.as_str().starts_with(prefix)) {
+        if name.is_of_records() || of_blocks.iter().any(|prefix| name.as_str().starts_with(prefix))
+        {
             blobs::delete(transport, name)?;
             blocks += usize::from(name.as_str().starts_with("block."));
         }

@@ -20,6 +20,7 @@ use shard_protocol::{CollectionState, CommitName, Transport};
 use super::blobs;
 use super::claim::{Owner, owner};
 use super::publish::describe;
+use crate::blind::{GivenRecord, records_of};
 use crate::collection::{Change, Changes, Documents, Fate, documents_where};
 use crate::error::ClientError;
 use crate::progress::{Progress, Watch};
@@ -157,6 +158,10 @@ fn merge(
         let (added, replaced) = change.put(&documents)?;
         pulled.put_again = added + replaced;
     }
+    if let Change::Blind(change) = &mut change {
+        // Those whose record alone is another count as well.
+        pulled.put_again = pulled.put_again.max(change.set_records(mine.records)?);
+    }
     if change.documents() == 0 {
         return Err(ClientError::NothingLeft(pulled.deleted_again));
     }
@@ -170,6 +175,8 @@ struct Mine {
     /// Documents that it put, and their vectors.
     put: Vec<String>,
     vectors: Option<VectorSet>,
+    /// The records they have, or that they have none.
+    records: Vec<(String, GivenRecord)>,
 }
 
 impl Mine {
@@ -183,7 +190,8 @@ impl Mine {
         })?;
         let is_put = |id: &str| changes.everything || changes.documents.get(id) == Some(&Fate::Put);
         let (put, vectors) = documents_where(transaction.vault(), before, is_put)?;
-        Ok(Self { changes, put, vectors })
+        let records = records_of(transaction.vault(), before, &put)?;
+        Ok(Self { changes, put, vectors, records })
     }
 
     /// Leaves out what another copy has repeated already.
@@ -201,6 +209,8 @@ impl Mine {
         let rows: Vec<usize> = (0..self.put.len()).filter(|&at| stays(&self.put[at])).collect();
         let values: Vec<f32> = rows.iter().flat_map(|&at| vectors.row(at)).copied().collect();
         self.put = rows.iter().map(|&at| self.put[at].clone()).collect();
+        let stays: std::collections::HashSet<&String> = self.put.iter().collect();
+        self.records.retain(|(id, _)| stays.contains(id));
         if !rows.is_empty() {
             self.vectors = Some(VectorSet::new(vectors.width(), values)?);
         }

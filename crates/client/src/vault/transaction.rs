@@ -61,6 +61,11 @@ impl Transaction<'_> {
         self.vault
     }
 
+    /// The name of the commit to come.
+    pub(crate) fn name(&self) -> CommitName {
+        self.next.header.commit
+    }
+
     /// The generation to come.
     pub(crate) fn generation(&self) -> u64 {
         self.next.header.generation

@@ -55,6 +55,8 @@ pub(crate) enum Slot {
     Journal(u32),
     /// The documents' own vectors, by chunk or block.
     Vectors(u32),
+    /// Records of a blind collection's documents, by page.
+    RecordPage(u32),
     /// The fitted model: mean, basis, cells.
     Model,
     /// Rows that are no documents.
@@ -67,6 +69,10 @@ pub(crate) enum Slot {
     Blind,
     /// A block of a blind collection: its tag, and the id of each of its places.
     Places(u32),
+    /// Which commit sealed each page of records.
+    Records,
+    /// The slots of the records of a block's places.
+    RecordPlaces(u32),
 }
 
 impl Slot {
@@ -84,12 +90,15 @@ impl Slot {
             Self::History(_) => 3,
             Self::Journal(_) => 4,
             Self::Vectors(_) => 5,
+            Self::RecordPage(_) => 6,
             Self::Model => 16,
             Self::Canaries => 17,
             Self::Names => 18,
             Self::Routing(_) => 19,
             Self::Blind => 20,
             Self::Places(_) => 21,
+            Self::Records => 22,
+            Self::RecordPlaces(_) => 23,
         }
     }
 
@@ -99,7 +108,9 @@ impl Slot {
             | Self::Journal(number)
             | Self::Vectors(number)
             | Self::Routing(number)
-            | Self::Places(number) => number,
+            | Self::Places(number)
+            | Self::RecordPage(number)
+            | Self::RecordPlaces(number) => number,
             _ => 0,
         }
     }
@@ -118,12 +129,15 @@ impl Slot {
             3 => Self::History(number),
             4 => Self::Journal(number),
             5 => Self::Vectors(number),
+            6 => Self::RecordPage(number),
             16 => Self::Model,
             17 => Self::Canaries,
             18 => Self::Names,
             19 => Self::Routing(number),
             20 => Self::Blind,
             21 => Self::Places(number),
+            22 => Self::Records,
+            23 => Self::RecordPlaces(number),
             _ => return None,
         };
         (slot.id() == id).then_some(slot)
@@ -150,6 +164,9 @@ impl fmt::Display for Slot {
             Self::Routing(number) => write!(f, "routing, chunk {number}"),
             Self::Blind => f.write_str("head of the blocks"),
             Self::Places(number) => write!(f, "places, block {number}"),
+            Self::RecordPage(number) => write!(f, "records, page {number}"),
+            Self::Records => f.write_str("head of the records"),
+            Self::RecordPlaces(number) => write!(f, "records, block {number}"),
         }
     }
 }
@@ -268,7 +285,7 @@ fn associated(slot: Slot, commit: CommitName) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    const SLOTS: [Slot; 12] = [
+    const SLOTS: [Slot; 15] = [
         Slot::Settings,
         Slot::Drift,
         Slot::History(7),
@@ -281,6 +298,9 @@ mod tests {
         Slot::Routing(3),
         Slot::Blind,
         Slot::Places(3),
+        Slot::RecordPage(3),
+        Slot::Records,
+        Slot::RecordPlaces(3),
     ];
 
     fn key(byte: u8) -> ValueKey {
@@ -293,7 +313,7 @@ mod tests {
             assert_eq!(Slot::from_id(slot.id()), Some(slot));
         }
         for id in
-            [0, -1, 1, (1 << 32) | 1, 6 << 32, 15 << 32, (20 << 32) | 1, 22 << 32, (16 << 32) | 1]
+            [0, -1, 1, (1 << 32) | 1, 7 << 32, 15 << 32, (20 << 32) | 1, 24 << 32, (22 << 32) | 1]
         {
             assert_eq!(Slot::from_id(id), None, "{id}");
         }

@@ -22,6 +22,7 @@ mod parted;
 mod publish;
 mod pull;
 mod reader;
+mod records;
 mod restore;
 mod sessions;
 mod two_owners;

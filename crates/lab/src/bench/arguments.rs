@@ -11,6 +11,7 @@ use shard_rlwe::{ParameterError, RingDegree};
 use shard_cli::{LayoutName, PlanArguments, ProtectionName, cells, positive};
 
 use super::blind::Blind;
+use super::fetch::Fetch;
 use super::moduli::Moduli;
 
 /// What is measured.
@@ -38,6 +39,8 @@ pub enum Bench {
     Vault(VaultStorage),
     /// A blind collection: time by phase, bytes, memory, error, forgeries, beside a plain scan
     Blind(Blind),
+    /// Private fetches of records: time by side, bytes, memory, every byte compared
+    Fetch(Fetch),
     /// What moduli of 50, 48 and 40 bits would make of a blind collection
     Moduli(Moduli),
 }

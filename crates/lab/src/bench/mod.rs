@@ -9,7 +9,8 @@
 //! together; `exercise` makes bare requests of the engine for `engine`,
 //! `plans` and `parameters`. `served` is a server in a process of its own, for `serve` (load),
 //! `network` (links), `crash` (kills) and `hostile` (the worst requests); `store` measures the
-//! server's rows on disk, `vault` the owner's vault.
+//! server's rows on disk, `vault` the owner's vault; `blind` and `fetch` a blind
+//! collection and its records.
 
 mod arguments;
 mod blind;
@@ -18,6 +19,7 @@ mod corpus;
 mod crash;
 mod engine;
 mod exercise;
+mod fetch;
 mod fidelity;
 mod hostile;
 mod moduli;
@@ -56,5 +58,6 @@ pub fn run(bench: &Bench, json: Option<&Path>) -> Result<()> {
         Bench::Vault(arguments) => vault::run(arguments, &output),
         Bench::Blind(arguments) => blind::run(arguments, &output),
         Bench::Moduli(arguments) => moduli::run(arguments, &output),
+        Bench::Fetch(arguments) => fetch::run(arguments, &output),
     }
 }

@@ -14,7 +14,7 @@ use shard_audit::tools::statistics::{generator, sample};
 use shard_audit::tools::uniformity::MOST_PIECES;
 use shard_audit::view::Release;
 use shard_client::{
-    BlindCollection, ClientError, Hints, Progress, SearchOptions, UNWATCHED, Watch,
+    BlindCollection, ClientError, Filling, Hints, Progress, SearchOptions, UNWATCHED, Watch,
 };
 use shard_geometry::VectorSet;
 use shard_protocol::{
@@ -224,7 +224,7 @@ fn publish(
             }
         }
     };
-    vault.fill(&Recording { server, note }, UNWATCHED)?;
+    vault.fill(Filling::Rows, &Recording { server, note }, UNWATCHED)?;
     let blocks: Option<Vec<Block>> = taken(blocks).into_iter().collect();
     let blocks = blocks.ok_or_else(|| Error::audit("the server did not get every block"))?;
     Ok(Stored { blocks, checks: taken(checks), bytes: taken(bytes) })

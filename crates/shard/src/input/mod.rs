@@ -11,7 +11,7 @@
 //! Modules: `npy`, `jsonl`, `parquet` read vectors, one format each, and `query` a single one as
 //! JSON; `ids` reads the ids that go with `.npy`; `npy` and `ids` write as well; `collect` gathers
 //! and checks records for all of them; `lines` reads text; `beir` reads corpora, queries and
-//! judgements.
+//! judgements, `records` what documents bring back.
 //!
 //! Non-goals: no encoding of text into vectors, no guessing of a format from its content.
 
@@ -24,6 +24,7 @@ mod lines;
 mod npy;
 mod parquet;
 mod query;
+mod records;
 
 #[cfg(feature = "parquet")]
 use std::fmt::Display;
@@ -40,6 +41,7 @@ pub use error::{InputError, InputProblem, Place, Record};
 pub use ids::ids_to;
 pub use npy::{FloatBits, npy_to, write_npy};
 pub use query::query_from;
+pub use records::{read_records, records_from};
 
 use collect::Collector;
 #[cfg(feature = "audit")]

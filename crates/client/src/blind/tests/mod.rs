@@ -5,6 +5,7 @@ mod damage;
 mod epoch;
 mod export;
 mod kill;
+mod records;
 mod values;
 
 use std::collections::BTreeMap;
