@@ -12,6 +12,7 @@ mod ingest;
 mod journey;
 mod machines;
 mod page;
+mod records;
 mod remote;
 mod rows;
 mod search;
