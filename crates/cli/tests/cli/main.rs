@@ -13,6 +13,7 @@ mod journey;
 mod machines;
 mod page;
 mod records;
+mod records;
 mod remote;
 mod rows;
 mod search;

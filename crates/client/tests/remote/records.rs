@@ -120,7 +120,7 @@ fn hints_of_records_are_fetched_once_and_kept() {
     let collection = collection(&owner);
     let directory = tempfile::tempdir().unwrap();
     for expected in [true, false] {
-        let searcher = BlindSearcher::new(&*served, Hints::kept_in(directory.path()));
+        let searcher = BlindSearcher::new(&*served, Hints::kept_in(directory.path()).unwrap());
         assert_eq!(searcher.missing_fetch_bytes(&collection) > 0, expected);
         let cost = searcher.fetch(&collection, &["1"], FetchWay::Private).unwrap().cost;
         assert_eq!(cost.bytes_once > 0, expected);

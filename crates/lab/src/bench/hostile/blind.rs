@@ -6,7 +6,7 @@ use shard_client::remote::{PublishOptions, Remote, publish};
 use shard_client::{BlindSearcher, Hints, SearchOptions, UNWATCHED};
 use shard_protocol::{
     ActivateEpoch, Advance, BeginPublish, BlindQuery, BlobName, BlockList, CommitName, Epoch,
-    FetchBlobs, Leak, Limits, PutBlob, PutBlobs, Revision, declassify,
+    FetchBlobs, Leak, Limits, PutBlob, PutBlobs, Revision, Table, declassify,
 };
 
 use super::{Attempt, attempt, noise};
@@ -96,7 +96,8 @@ impl Maker {
 
     fn searches(&self, epoch: Epoch, commit: CommitName, queries: Vec<Vec<u8>>) -> Vec<u8> {
         let shape = Leak::CollectionShape;
-        BlindQuery::new(declassify(epoch, shape), declassify(commit, shape), queries).encode()
+        let (epoch, commit) = (declassify(epoch, shape), declassify(commit, shape));
+        BlindQuery::new(Table::Rows, epoch, commit, queries).encode()
     }
 
     /// Zeros are a ciphertext like any other, and cost the same.
