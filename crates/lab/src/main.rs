@@ -35,7 +35,7 @@ enum Command {
     /// Make the paper's tables from data at hand, ours beside the paper's figures
     Reproduce(reproduce::Reproduce),
     #[command(flatten)]
-    Shard(shard_cli::Command),
+    Shard(Box<shard_cli::Command>),
 }
 
 fn main() -> ExitCode {
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     shard_cli::exit_code(json, || match command {
         Command::Bench { bench } => bench::run(&bench, json),
         Command::Reproduce(reproduce) => reproduce::run(&reproduce, json),
-        Command::Shard(command) => shard_cli::run(command, json),
+        Command::Shard(command) => shard_cli::run(*command, json),
     })
 }
 

@@ -185,14 +185,15 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         parallel: usize,
         each: impl FnMut(usize, Answer) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        Ok(match &self.inner {
+        match &self.inner {
             Inner::Rotated(collection, searcher) => {
                 searcher.search_many(collection, queries, options, parallel, each)?;
             }
             Inner::Blind(collection, searcher) => {
                 searcher.search_many(collection, queries, options, parallel, each)?;
             }
-        })
+        }
+        Ok(())
     }
 }
 

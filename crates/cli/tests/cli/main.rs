@@ -13,7 +13,6 @@ mod journey;
 mod machines;
 mod page;
 mod records;
-mod records;
 mod remote;
 mod rows;
 mod search;

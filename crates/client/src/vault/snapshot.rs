@@ -118,10 +118,8 @@ impl Snapshot {
         }
         let mut fetched = self.fetch(&absent)?.into_iter();
         let whole = |(slot, here, entry): Stored| {
-            let sealed = match here.is_empty() && slot.may_be_elsewhere() {
-                true => fetched.next().unwrap_or_default(),
-                false => here,
-            };
+            let elsewhere = here.is_empty() && slot.may_be_elsewhere();
+            let sealed = if elsewhere { fetched.next().unwrap_or_default() } else { here };
             let whole = sealed.len() == entry.length as usize;
             if whole { Ok((slot, sealed, entry)) } else { Err(self.broken(slot)) }
         };

@@ -102,7 +102,15 @@ struct Compared {
 /// What is searched.
 enum Target {
     Rotated(Box<Owner>),
-    Blind { owner: BlindOwner, truth: Box<Truth>, queries: VectorSet, options: SearchOptions },
+    Blind(Box<BlindTarget>),
+}
+
+/// A blind collection that is searched.
+struct BlindTarget {
+    owner: BlindOwner,
+    truth: Truth,
+    queries: VectorSet,
+    options: SearchOptions,
 }
 
 /// How one client asks.
@@ -122,29 +130,29 @@ impl Target {
             return Ok(Self::Rotated(Box::new(Owner::of(&arguments.corpus, options, corpus)?)));
         }
         let owner = BlindOwner::of(&corpus.documents)?;
-        let truth = Box::new(Truth::of(&owner.vault)?);
-        let options = SearchOptions::default();
-        Ok(Self::Blind { owner, truth, queries: corpus.queries, options })
+        let truth = Truth::of(&owner.vault)?;
+        let (queries, options) = (corpus.queries, SearchOptions::default());
+        Ok(Self::Blind(Box::new(BlindTarget { owner, truth, queries, options })))
     }
 
     fn vault(&self) -> &Vault {
         match self {
             Self::Rotated(owner) => &owner.vault,
-            Self::Blind { owner, .. } => &owner.vault,
+            Self::Blind(blind) => &blind.owner.vault,
         }
     }
 
     fn rows(&self) -> usize {
         match self {
             Self::Rotated(owner) => owner.rows.rows().len(),
-            Self::Blind { truth, .. } => truth.documents().rows(),
+            Self::Blind(blind) => blind.truth.documents().rows(),
         }
     }
 
     fn queries(&self) -> &VectorSet {
         match self {
             Self::Rotated(owner) => &owner.queries,
-            Self::Blind { queries, .. } => queries,
+            Self::Blind(blind) => &blind.queries,
         }
     }
 
@@ -155,7 +163,8 @@ impl Target {
                 let searcher = Searcher::new(server);
                 Box::new(move |query| searcher.search(&owner.collection, query, &owner.options))
             }
-            Self::Blind { truth, queries, options, .. } => {
+            Self::Blind(blind) => {
+                let BlindTarget { truth, queries, options, .. } = &**blind;
                 let searcher = BlindSearcher::new(server, Hints::in_memory());
                 searcher.search(&truth.collection, queries.row(0), options)?;
                 Box::new(move |query| searcher.search(&truth.collection, query, options))
@@ -225,7 +234,7 @@ pub fn run(arguments: &Serve, output: &Output<'_>) -> Result<()> {
     let different = compared.as_ref().map_or(0, |compared| compared.different);
     let candidates = match &target {
         Target::Rotated(_) => arguments.corpus.candidates,
-        Target::Blind { .. } => target.rows(),
+        Target::Blind(_) => target.rows(),
     };
     output.result(&Report {
         load,
@@ -281,7 +290,8 @@ struct Noted {
 impl LoadTest<'_> {
     /// Compares what was answered with exact search, where it must be the same.
     fn compared(&self, target: &Target) -> Result<Option<Compared>> {
-        let Target::Blind { truth, .. } = target else { return Ok(None) };
+        let Target::Blind(blind) = target else { return Ok(None) };
+        let truth = &blind.truth;
         let first = self.first.lock().expect("clients do not panic");
         let mut different = 0;
         for (&query, answer) in first.iter() {

@@ -25,10 +25,13 @@ const PART: usize = 48;
 /// Bytes of a residue in memory.
 const RESIDUE_BYTES: usize = 6;
 
+/// A segment in memory.
+type HeldSegment = Taking<Segment>;
+
 /// The records of one commit.
 pub(super) struct HeldRecords {
     names: Vec<[u8; 16]>,
-    segments: Vec<Arc<Taking<Segment>>>,
+    segments: Vec<Arc<HeldSegment>>,
     evaluator: RecordServer,
     passes: Passes<PreparedFetch>,
 }
@@ -58,7 +61,7 @@ impl HeldRecords {
         &self,
         shape: &RecordShape,
         number: usize,
-    ) -> Option<(&Arc<Taking<Segment>>, &[[u8; 16]])> {
+    ) -> Option<(&Arc<HeldSegment>, &[[u8; 16]])> {
         let held = self.shape();
         let alike = (held.slot_bytes(), held.tiles()) == (shape.slot_bytes(), shape.tiles())
             && number < held.segments()

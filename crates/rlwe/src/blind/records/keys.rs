@@ -162,9 +162,8 @@ impl RecordKeys {
         answer: &[u8],
         hints: &[impl AsRef<[u8]> + Sync],
     ) -> Result<Vec<Zeroizing<Vec<u8>>>, PackError> {
-        let length = |expected: usize, actual: usize| match expected == actual {
-            true => Ok(()),
-            false => Err(PackError::Length { expected, actual }),
+        let length = |expected: usize, actual: usize| {
+            if expected == actual { Ok(()) } else { Err(PackError::Length { expected, actual }) }
         };
         length(self.shape.answer_bytes(), answer.len())?;
         length(self.shape.segments(), hints.len())?;
