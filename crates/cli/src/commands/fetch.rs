@@ -39,14 +39,17 @@ pub fn run(arguments: &Fetch, json: Option<&Path>) -> Result<()> {
     let mut vault = unlock::open(&arguments.vault)?;
     let Some(address) = &arguments.server else {
         let searcher = vault.embedded_with_records(shard::UNWATCHED)?;
-        return arguments.print(&arguments.fetch(&searcher)?, &output);
+        let fetched = searcher.fetch(&arguments.names(), arguments.way())?;
+        return arguments.print(&fetched, &output);
     };
     let mut searcher = vault.searcher(remote::connect(address, &arguments.connection)?)?;
     let mut fetched = arguments.fetch(&searcher);
     if fetched.as_ref().is_err_and(is_outdated) {
         let remote = remote::connect(address, &arguments.connection)?;
         let pulled = vault.pull(&remote, shard::UNWATCHED)?;
-        note(&format!("this vault was behind: pulled revision {}", pulled.to));
+        if pulled.to > pulled.from {
+            note(&format!("this vault was behind: pulled revision {}", pulled.to));
+        }
         searcher = vault.searcher(remote)?;
         fetched = arguments.fetch(&searcher);
     }
@@ -75,8 +78,11 @@ impl Fetch {
             bar.finish_and_clear();
             done?;
         }
-        let ids: Vec<&str> = self.ids.iter().map(String::as_str).collect();
-        Ok(searcher.fetch(&ids, self.way())?)
+        Ok(searcher.fetch(&self.names(), self.way())?)
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.ids.iter().map(String::as_str).collect()
     }
 
     /// Prints records as they are, one after the other.

@@ -141,11 +141,20 @@ fn blind(held: &BlindCollection, output: &Output<'_>) -> Result<Value> {
         grouped(blocks),
         grouped(held.places() - held.rows())
     ))?;
+    let records = held.records().map(|records| (records.count(), records.slot_count()));
+    if let Some((count, slots)) = records.filter(|(count, _)| *count > 0) {
+        output.line(format!(
+            "records      {} in {} slots of 1 KB",
+            grouped(count),
+            grouped(slots)
+        ))?;
+    }
     Ok(json!({
         "protection": "blind",
         "tile": shape.tile(),
         "blocks": blocks,
         "places": held.places(),
         "free": held.places() - held.rows(),
+        "records": records.map_or(0, |(count, _)| count),
     }))
 }
