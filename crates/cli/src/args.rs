@@ -9,6 +9,7 @@ use shard::remote::ServerAddress;
 use shard::{CellCount, Choice, LayoutChoice, Objective};
 
 use crate::commands::audit::Audit;
+use crate::commands::compact::Compact;
 use crate::commands::delete::Delete;
 use crate::commands::dump::Dump;
 use crate::commands::export::Export;
@@ -415,19 +416,6 @@ pub struct RestoreSnapshot {
     /// The server's directory; it must hold no rows yet
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
-}
-
-#[derive(Args)]
-pub struct Compact {
-    /// The directory of a stopped server, or a blind vault, whose rows are put into as few blocks as
-    /// they need
-    #[arg(value_name = "DIR", required_unless_present = "server")]
-    pub directory: Option<PathBuf>,
-    /// Key file of the vault [default: its passphrase, SHARD_PASSPHRASE or asked for]
-    #[arg(long, value_name = "FILE")]
-    pub key_file: Option<PathBuf>,
-    #[command(flatten)]
-    pub operator: OperatorArguments,
 }
 
 /// Several baselines, as one flag names them.

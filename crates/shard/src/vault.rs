@@ -400,15 +400,23 @@ mod transfers {
             watch: &Watch<'_>,
         ) -> Result<Published, Error> {
             self.require_owner("be published")?;
-            let published = match remote::publish(&self.0, options, server, watch) {
+            match remote::publish(&self.0, options, server, watch) {
                 Err(ClientError::StaleChecks) => {
                     remote::renew_checks(&mut self.0, &mut super::rng())?;
-                    remote::publish(&self.0, options, server, watch)?
+                    Ok(remote::publish(&self.0, options, server, watch)?)
                 }
-                outcome => outcome?,
-            };
-            let vectors_left = remote::leave_vectors(&mut self.0, server, watch)?;
-            Ok(Published { vectors_left, ..published })
+                outcome => Ok(outcome?),
+            }
+        }
+
+        /// Removes the vectors of a vault that does not keep them, once the server that it was published
+        /// to has given each of them back. Returns how many bytes went.
+        ///
+        /// # Errors
+        /// When the server cannot be reached or gives back something else, the vault is being written
+        /// to, or `watch` ended it. The vectors are still here then.
+        pub fn leave_vectors(&mut self, server: &Remote, watch: &Watch<'_>) -> Result<u64, Error> {
+            Ok(remote::leave_vectors(&mut self.0, server, watch)?)
         }
 
         /// Lets the vault fetch vectors that it has left with a server, where it does not keep them.

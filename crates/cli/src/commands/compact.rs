@@ -1,17 +1,31 @@
 //! `shard compact`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use serde_json::json;
 use shard::server::{RedbRows, StoreOptions};
 
 use super::publish_next;
-use crate::args::{Compact, VaultArguments};
+use crate::args::{OperatorArguments, VaultArguments};
 use crate::output::{Output, bytes, follow, grouped, progress};
 use crate::place::is_vault;
 use crate::remote::{connect, find_vectors};
 use crate::unlock;
+
+#[derive(Args)]
+pub struct Compact {
+    /// The directory of a stopped server, or a blind vault, whose rows are put into as few blocks as
+    /// they need
+    #[arg(value_name = "DIR", required_unless_present = "server")]
+    pub directory: Option<PathBuf>,
+    /// Key file of the vault [default: its passphrase, SHARD_PASSPHRASE or asked for]
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub operator: OperatorArguments,
+}
 
 pub fn run(arguments: &Compact, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);

@@ -33,9 +33,10 @@ use anyhow::Result;
 use clap::CommandFactory;
 
 use shard::Vault;
+use shard::remote::Remote;
 
 use crate::args::Arguments;
-use crate::output::{Output, moment, printable};
+use crate::output::{Output, bytes, moment, note, printable};
 
 /// Prints completions.
 pub fn completions(shell: clap_complete::Shell) -> Result<()> {
@@ -63,6 +64,21 @@ fn say_backup_age(output: &Output<'_>, vault: &Vault, directory: &Path) -> Resul
     let (when, server) = (moment(last.made()), printable(&last.server));
     output.line(format!("the last backup is of {when}: {since}"))?;
     output.line(format!("next: shard backup {directory} --server {server}"))
+}
+
+/// Lets a vault that does not keep its vectors leave them with the server. What was done before is done,
+/// so where that does not work it is said and no more. Returns how many bytes were left.
+fn leave_vectors(vault: &mut Vault, server: &Remote, output: &Output<'_>) -> Result<u64> {
+    let left = vault.leave_vectors(server, shard::UNWATCHED).unwrap_or_else(|error| {
+        note(&format!("warning: the vectors are still in the vault: {error}"));
+        0
+    });
+    if left > 0 {
+        let left = bytes(left as f64);
+        output
+            .line(format!("{left} of vectors were read back and are with the server alone now"))?;
+    }
+    Ok(left)
 }
 
 /// What is left to do after the rows of a vault have changed.

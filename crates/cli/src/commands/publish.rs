@@ -34,12 +34,7 @@ pub fn run(arguments: &Publish, json: Option<&Path>) -> Result<()> {
         done.epoch,
         server.address(),
     ))?;
-    if done.vectors_left > 0 {
-        output.line(format!(
-            "{} of vectors were read back and are with the server alone now",
-            bytes(done.vectors_left as f64)
-        ))?;
-    }
+    let left = super::leave_vectors(&mut vault, &server, &output)?;
     super::say_backup_age(&output, &vault, &arguments.vault.vault)?;
     output.result(&json!({
         "server": server.address().to_string(),
@@ -48,7 +43,7 @@ pub fn run(arguments: &Publish, json: Option<&Path>) -> Result<()> {
         "unchanged": done.unchanged,
         "bytes": done.bytes,
         "state_bytes": done.state_bytes,
-        "vectors_left": done.vectors_left,
+        "vectors_left": left,
         "epoch": done.epoch.0,
         "activated": done.activated,
     }))

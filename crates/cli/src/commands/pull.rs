@@ -30,6 +30,7 @@ pub fn run(arguments: &Pull, json: Option<&Path>) -> Result<()> {
             bytes(done.bytes as f64)
         ))?;
     }
+    super::leave_vectors(&mut vault, &server, &output)?;
     if done.put_again + done.deleted_again > 0 {
         output.line(format!(
             "on top of it, what only this copy had: {} documents put, {} deleted",

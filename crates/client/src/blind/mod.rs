@@ -68,12 +68,12 @@ pub(crate) use change::BlindChange;
 #[cfg(feature = "remote")]
 pub(crate) use change::GivenRecord;
 #[cfg(feature = "remote")]
-pub(crate) use checks::Checks;
+pub(crate) use checks::{CheckSet, Checks};
 pub(crate) use epoch::{first, rekey};
 #[cfg(feature = "remote")]
 pub(crate) use hints::retired_sets;
 #[cfg(feature = "remote")]
-pub(crate) use publish::{SentBlocks, missing_blocks, send_blocks};
+pub(crate) use publish::{SentBlocks, check_names, missing_blocks, send_blocks};
 #[cfg(feature = "remote")]
 pub(crate) use records::{record_blobs, records_are_whole, records_of, send_records};
 pub(crate) use vectors::documents_of;

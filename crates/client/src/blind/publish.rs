@@ -74,6 +74,8 @@ pub(crate) fn send_blocks(
     };
     let sums = match sums {
         Some(sums) => sums,
+        // Checks are made once for a commit.
+        None if before == Some(collection.commit()) => return Err(ClientError::StaleChecks),
         None => sending.begin_anew(watch)?,
     };
     sending.send_missing()?;
@@ -261,7 +263,9 @@ impl Sending<'_> {
         let names: Vec<[u8; 16]> = sets.iter().flat_map(check_names).collect();
         let blobs = names.iter().zip(&padded);
         let blobs = blobs.map(|(&name, block)| (BlobName::block(name), block.to_bytes()));
-        self.put(blobs.filter(|(name, _)| !self.kept.contains_key(name)).collect())?;
+        let is_missing =
+            |blob: &(BlobName, Vec<u8>)| self.kept.get(&blob.0) != Some(&(blob.1.len() as u64));
+        self.put(blobs.filter(is_missing).collect())?;
         let blocks = collection.blocks();
         let checks = Checks {
             revision: collection.revision().0,
@@ -300,6 +304,6 @@ impl Sending<'_> {
 }
 
 /// The names under which the checks of a set are stored.
-fn check_names(set: &CheckSet) -> impl Iterator<Item = [u8; 16]> {
+pub(crate) fn check_names(set: &CheckSet) -> impl Iterator<Item = [u8; 16]> {
     set.tags.iter().map(|tag| super::places::stored_name(tag.expose()))
 }

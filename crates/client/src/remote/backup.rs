@@ -355,7 +355,10 @@ fn read_values_back(
     for (&slot, entry) in root.entries.iter().filter(|(_, entry)| !known.contains(&entry.digest)) {
         let came = blobs::fetch_value(entry, transport)?;
         if came.is_none_or(|sealed| digest_of(&sealed) != entry.digest) {
-            blobs::delete_value(entry, transport)?;
+            // What is not here may be had there all the same, another time.
+            if !snapshot.is_elsewhere(slot)? {
+                blobs::delete_value(entry, transport)?;
+            }
             return Err(wrong(slot).into());
         }
     }

@@ -56,8 +56,6 @@ pub struct Published {
     pub state_bytes: u64,
     /// The epoch.
     pub epoch: Epoch,
-    /// Bytes of vectors that the vault does not hold any more because the server does.
-    pub vectors_left: u64,
     /// Whether the server was told to search this epoch and revision; it was not if it did so
     /// already.
     pub activated: bool,
@@ -109,7 +107,8 @@ fn publish_once(
     let position = collection.position();
     let commit_at = |revision| position.commit_at(revision);
     let lineage = Lineage { head: position.head(), commit_at: &commit_at };
-    let (state, start) = arrive(position.vault(), lineage, options, transport)?;
+    let ready = || Ok(());
+    let (state, start) = arrive(position.vault(), lineage, options, ready, transport)?;
     let published = &all_rows(&snapshot, collection, UNWATCHED)?;
     let macs: Vec<RowMac> =
         published.rows().par_iter().map(|row| RowMac(collection.keys().row_mac(row))).collect();
@@ -146,18 +145,18 @@ fn publish_once(
         unchanged: published.rows().len() - uploaded,
         bytes: transfer.into_bytes(),
         state_bytes: sent,
-        vectors_left: 0,
         epoch: published.epoch(),
         activated,
     })
 }
 
-/// Finds out where a publish begins, forgets what it takes the place of, and takes the collection for
-/// this vault. Returns what the server holds then.
+/// Finds out where a publish begins, forgets what it takes the place of once the vault is `ready` for it,
+/// and takes the collection for this vault. Returns what the server holds then.
 pub(super) fn arrive(
     id: VaultId,
     lineage: Lineage<'_>,
     options: PublishOptions,
+    ready: impl FnOnce() -> Result<(), ClientError>,
     transport: &impl Transport<Error: Into<ClientError>>,
 ) -> Result<(CollectionState, Start), ClientError> {
     let mut state = describe(transport)?;
@@ -168,6 +167,7 @@ pub(super) fn arrive(
     };
     let start = Start::decide(&state, owner, lineage, options)?;
     if start == Start::Anew {
+        ready()?;
         let from = declassify(state.commit, Leak::CollectionShape);
         let message = ResetCollection::new(from).encode();
         accepted(transport, message, &Limits::default())?;
@@ -241,7 +241,7 @@ impl Start {
                 (Some(what), Standing::Unpublished) if !options.replace => {
                     return Err(ClientError::UnknownState { what: what.clone() });
                 }
-                // The vault has everything that was there.
+                // The vault has everything that was there, or can fetch it.
                 (Some(_), _) => Self::Anew,
             },
         })

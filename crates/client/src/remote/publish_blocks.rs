@@ -4,15 +4,17 @@
 use std::collections::HashSet;
 
 use rand_core::CryptoRng;
-use shard_protocol::{ActivateEpoch, BeginPublish, BlobName, Leak, Limits, Transport, declassify};
+use shard_protocol::{
+    ActivateEpoch, BeginPublish, BlobName, DecodeError, Leak, Limits, Transport, declassify,
+};
 
 use super::blobs::{self, Kept};
 use super::lineage::Lineage;
 use super::publish::{PublishOptions, Published, Start, advance_to, arrive, describe, leave_state};
 use super::sweep::sweep;
 use crate::blind::{
-    BlindCollection, Checks, SentBlocks, missing_blocks, record_blobs, records_are_whole,
-    retired_sets, send_blocks, send_records,
+    BlindCollection, CheckSet, Checks, SentBlocks, check_names, missing_blocks, record_blobs,
+    records_are_whole, retired_sets, send_blocks, send_records,
 };
 use crate::collection::Journal;
 use crate::error::ClientError;
@@ -32,17 +34,19 @@ pub(super) fn publish_blocks(
     let position = collection.position();
     let (head, commit_at) = (position.head(), |revision| position.commit_at(revision));
     let lineage = Lineage { head, commit_at: &commit_at };
-    let (state, start) = arrive(position.vault(), lineage, options, transport)?;
+    let ready = || Ok(snapshot.find_all()?);
+    let (state, start) = arrive(position.vault(), lineage, options, ready, transport)?;
     let retired = retired_sets(vault.directory())?;
-    if start == Start::Again
-        && (options.fresh_checks || !checks_are_good(collection, &retired, transport)?)
-    {
-        return Err(ClientError::StaleChecks);
+    let mut there = false;
+    if start == Start::Again {
+        let kept = blobs::list(transport)?;
+        if options.fresh_checks || !checks_are_good(collection, &retired, &kept, transport)? {
+            return Err(ClientError::StaleChecks);
+        }
+        there = state.unfinished.is_none()
+            && state.current == Some(collection.epoch())
+            && is_whole(collection, &kept)?;
     }
-    let there = start == Start::Again
-        && state.unfinished.is_none()
-        && state.current == Some(collection.epoch())
-        && is_whole(collection, &blobs::list(transport)?)?;
     let advance = advance_to(&state, head);
     let disclosed = || declassify(advance, Leak::CollectionShape);
     let mut sent = SentBlocks::default();
@@ -58,11 +62,16 @@ pub(super) fn publish_blocks(
         };
         sent = send(&blobs::list(transport)?)?;
         // Another copy that looked before this began may have taken blocks for left over.
-        for _ in 0..ROUNDS {
+        let mut rounds = 0;
+        loop {
             let kept = blobs::list(transport)?;
             if is_whole(collection, &kept)? {
                 break;
             }
+            if rounds == ROUNDS {
+                return Err(DecodeError::Invalid("a list without what was just sent").into());
+            }
+            rounds += 1;
             sent.bytes += send(&kept)?.bytes;
         }
     }
@@ -82,7 +91,6 @@ pub(super) fn publish_blocks(
         unchanged: collection.blocks().len() - sent.blocks,
         bytes: sent.bytes,
         state_bytes,
-        vectors_left: 0,
         epoch: collection.epoch(),
         activated: !there,
     })
@@ -115,16 +123,22 @@ fn is_whole(collection: &BlindCollection, kept: &Kept) -> Result<bool, ClientErr
         && records_are_whole(collection, kept)?)
 }
 
-/// Whether the checks of the published commit are there and no alarm has retired a set of them.
+/// Whether the checks of the published commit are there, all of them, and no alarm has retired a set.
 fn checks_are_good(
     collection: &BlindCollection,
     retired: &[u64],
+    kept: &Kept,
     transport: &impl Transport<Error: Into<ClientError>>,
 ) -> Result<bool, ClientError> {
     let commit = collection.commit();
     let sealed = blobs::fetch(transport, &BlobName::checks(commit))?.unwrap_or_default();
     let checks = Checks::open(collection.sealer(), commit, &sealed);
-    Ok(checks.is_some_and(|checks| checks.sets.iter().all(|set| !retired.contains(&set.number))))
+    let bytes = collection.shape().block_bytes() as u64;
+    let is_good = |set: &CheckSet| {
+        let mut names = check_names(set).map(BlobName::block);
+        !retired.contains(&set.number) && names.all(|name| kept.get(&name) == Some(&bytes))
+    };
+    Ok(checks.is_some_and(|checks| checks.sets.iter().all(is_good)))
 }
 
 /// Removes blocks, hints and checks that are not of this commit. Nothing while another copy publishes:

@@ -13,7 +13,7 @@ use super::publish::describe;
 use crate::collection::settings_of;
 use crate::error::ClientError;
 use crate::progress::{Progress, Watch};
-use crate::vault::{Elsewhere, Entry, Slot, Vault, digest_of};
+use crate::vault::{Elsewhere, Entry, Slot, Vault, VaultAccess, digest_of};
 
 /// Values that are read back at once.
 const AT_ONCE: usize = 32;
@@ -40,6 +40,9 @@ pub fn leave_vectors(
     transport: &impl Transport<Error: Into<ClientError>>,
     watch: &Watch<'_>,
 ) -> Result<u64, ClientError> {
+    if vault.access() == VaultAccess::Query {
+        return Ok(0);
+    }
     let snapshot = vault.snapshot()?;
     if settings_of(&snapshot)?.keep_vectors {
         return Ok(0);
@@ -49,6 +52,9 @@ pub fn leave_vectors(
     }
     let here = snapshot.leavable()?;
     drop(snapshot);
+    if here.is_empty() {
+        return Ok(0);
+    }
     let mut progress = Progress { done: 0, total: bytes(&here) };
     for values in here.chunks(AT_ONCE) {
         let entries: Vec<_> = values.iter().map(|(_, entry)| *entry).collect();

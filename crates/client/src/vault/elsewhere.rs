@@ -76,19 +76,26 @@ impl Snapshot {
         Ok(self.elsewhere.is_none() && self.is_elsewhere(slot)?)
     }
 
-    fn is_elsewhere(&self, slot: Slot) -> Result<bool, VaultError> {
+    /// Whether a value is not here but elsewhere.
+    pub(crate) fn is_elsewhere(&self, slot: Slot) -> Result<bool, VaultError> {
         let length = || database::length(&self.db, slot.id(), &self.file);
         Ok(slot.may_be_elsewhere() && length()? == Some(0))
     }
 
-    /// Fetches values that are not here.
+    /// Fetches every value that is elsewhere, to see that it can be had.
+    #[cfg(feature = "remote")]
+    pub(crate) fn find_all(&self) -> Result<(), VaultError> {
+        for &slot in self.root.entries.keys() {
+            if self.is_elsewhere(slot)? {
+                self.sealed(slot)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fetches values that are elsewhere.
     pub(super) fn fetch(&self, absent: &[(Slot, Entry)]) -> Result<Vec<Vec<u8>>, VaultError> {
         let Some((first, _)) = absent.first() else { return Ok(Vec::new()) };
-        let missing =
-            |slot: &Slot| VaultError::Missing { file: self.file.clone(), value: slot.to_string() };
-        if let Some((slot, _)) = absent.iter().find(|(slot, _)| !slot.may_be_elsewhere()) {
-            return Err(missing(slot));
-        }
         let away = || VaultError::Elsewhere { file: self.file.clone(), value: first.to_string() };
         let elsewhere = self.elsewhere.as_ref().ok_or_else(away)?;
         let entries: Vec<Entry> = absent.iter().map(|(_, entry)| *entry).collect();

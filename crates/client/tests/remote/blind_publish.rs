@@ -183,6 +183,26 @@ fn a_new_epoch_is_out_of_sight_until_it_is_whole() {
     assert!(matches!(error, ClientError::Behind { .. }), "{error}");
 }
 
+/// Blocks of checks belong to a commit like its rows, and cannot be made twice for it.
+#[test]
+fn a_block_of_checks_that_the_server_lost_comes_with_fresh_checks() {
+    for how in [0, 1] {
+        let served = Served::new(None);
+        let mut owner = Owner::blind(3, 30);
+        owner.publish(&*served).unwrap();
+        let last = BlobName::block(*list(&served, &owner).names().last().unwrap());
+        match how {
+            0 => drop(served.rows().delete_blob(&CollectionName::default(), &last).unwrap()),
+            _ => change(&served, &last, |bytes| bytes.truncate(100)),
+        }
+        assert!(matches!(owner.publish(&*served), Err(ClientError::StaleChecks)));
+        let done = owner.publish_with_fresh_checks(&*served, false).unwrap();
+        assert_eq!((done.uploaded, done.activated), (0, true));
+        served.restart();
+        search(&mut owner, &served).unwrap();
+    }
+}
+
 /// A server that changed what it keeps of the commit before: sums are then taken from nothing.
 #[test]
 fn what_is_false_of_the_commit_before_is_not_gone_on_from() {

@@ -26,3 +26,4 @@ mod records;
 mod restore;
 mod sessions;
 mod two_owners;
+mod vectors_left;

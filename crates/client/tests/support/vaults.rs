@@ -55,9 +55,14 @@ impl Owner {
 
     /// A blind vault of this many documents, eight to a block.
     pub fn blind(seed: u64, count: usize) -> Self {
+        Self::blind_with(Settings::blind(), seed, count)
+    }
+
+    /// A blind vault with other settings.
+    pub fn blind_with(settings: Settings, seed: u64, count: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
-        let settings = Settings { tile: Choice::Fixed(256), ..Settings::blind() };
+        let settings = Settings { tile: Choice::Fixed(256), ..settings };
         let path = directory.path().join("vault");
         let vault =
             create_vault(&path, &unlock(), KdfCost::default(), &settings, &mut rng).unwrap();

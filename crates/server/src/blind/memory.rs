@@ -51,7 +51,8 @@ impl Reserved {
     /// A block or a segment, which takes its memory out of this.
     pub(super) fn hold<T>(&mut self, value: T, bytes: usize) -> Taking<T> {
         debug_assert!(bytes <= self.bytes, "as many as were reserved for");
-        self.bytes = self.bytes.saturating_sub(bytes);
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
         Taking { value, _memory: Self { memory: self.memory.clone(), bytes } }
     }
 }
