@@ -152,8 +152,8 @@ pub fn measuring(leak: Leak) -> &'static [&'static str] {
         Leak::ActiveCells | Leak::CandidateHandles => &["request-leakage"],
         Leak::BlockChanges => &["release-churn", "block-changes"],
         Leak::RequestShape => &["request-shape"],
-        // Nothing is measured of the others: requests of one session, prefix scores in slots and sizes of
-        // backups are only named.
+        // Nothing is measured of the others: requests of one session, prefix scores in slots, sizes of
+        // backups and pages that a direct fetch asks for are only named.
         _ => &[],
     }
 }
