@@ -125,33 +125,81 @@ fn centred(word: u64, modulus: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use shard_rlwe::blind::{BlockName, EpochKey, Grid, Keys, QueryRank};
+    use shard_rlwe::blind::{BlockName, DEGREE, EpochKey, Grid, Keys, QueryRank};
 
     use super::*;
 
-    /// Coefficients are the places where a missing pad would show a row: the difference of the blocks
-    /// of two contents is, in what is read, the difference of the pads plus that of the rows.
+    /// A block of polynomials of these evaluations: eight points of each in turn, four low bytes of each
+    /// word and then two high ones.
+    fn block_of(polynomials: &[Vec<u64>]) -> Block {
+        let mut bytes = Vec::with_capacity(Block::byte_len(polynomials.len()));
+        for at in (0..DEGREE).step_by(8) {
+            for words in polynomials.iter().map(|words| &words[at..at + 8]) {
+                words.iter().for_each(|word| bytes.extend(&word.to_le_bytes()[..4]));
+                words.iter().for_each(|word| bytes.extend(&word.to_le_bytes()[4..6]));
+            }
+        }
+        Block::from_bytes(polynomials.len(), &bytes).expect("reduced words")
+    }
+
+    fn times(a: u64, b: u64) -> u64 {
+        (u128::from(a) * u128::from(b) % u128::from(MODULUS)) as u64
+    }
+
+    fn power(base: u64, exponent: usize) -> u64 {
+        let bits = (0..usize::BITS).rev().map(|bit| exponent >> bit & 1 == 1);
+        bits.fold(1, |so_far, set| times(times(so_far, so_far), if set { base } else { 1 }))
+    }
+
+    /// `1 / x` of every point `x` of the transform. What is one at point `x` and zero at the others has the
+    /// coefficients `x^-k / N`.
+    fn inverse_points() -> Vec<u64> {
+        let unit = |at: usize| {
+            let words = (0..DEGREE).map(|point| u64::from(point == at)).collect();
+            times(block_of(&[words]).coefficients(0)[1], DEGREE as u64)
+        };
+        (0..DEGREE).into_par_iter().map(unit).collect()
+    }
+
+    /// Two contents under one pad, which no block ever has: coefficients, read as rows, differ by exactly
+    /// the difference of the rows. By the scheme coordinate `j` of row `r` is the factor of `X^(w r - j)` in
+    /// polynomial `j / w`, `j` counted within the tile; the difference is evaluated at every point and
+    /// added to what is stored.
     #[test]
     fn rows_are_read_where_they_would_stand() {
-        let shape = Shape::new(40, 16, QueryRank::One).expect("a shape");
+        let (width, tile) = (40, 16);
+        let shape = Shape::new(width, tile, QueryRank::One).expect("a shape");
         let keys = Keys::expand(&EpochKey::new([1; 32]), shape);
         let grid = Grid::for_length(&shape, 1.0);
         let name = BlockName { context: b"reading", block: 0, revision: 1, grid };
-        let integers: Vec<i32> = (0..shape.rows_per_block() * 40).map(|at| at as i32 + 1).collect();
-        let (tag, block) = keys.encrypt_block(&name, &integers);
-        // The owner's own opening, by the same places.
-        let opened = keys.open_block(&name, &tag, &block).expect("it opens");
-        assert_eq!(opened[..], integers[..]);
+        let (_, before) = keys.encrypt_block(&name, &vec![3; shape.rows_per_block() * width]);
         let members = [(0, 0), (0, 5), (0, 127)];
-        for (domain, distinct) in [(Domain::Coefficients, true), (Domain::Words, false)] {
-            let read = rows(domain, &shape, std::slice::from_ref(&block), &members);
-            assert_eq!((read.rows(), read.width()), (3, 40));
-            let at = |row: usize, coordinate: usize| domain.place(&shape, row, coordinate).0;
-            assert_eq!(at(5, 3) == 5 * 16 - 3, distinct);
-            let coefficients = domain.pieces(std::slice::from_ref(&block));
-            let expected = centred(coefficients[1][at(5, 20)], MODULUS);
-            assert_eq!(read.row(1)[20], expected);
+        let added = |row: usize, j: usize| (1_000 * (row + 1) + j) as u64;
+        let inverse = inverse_points();
+        let mut words = as_stored(std::slice::from_ref(&before));
+        for (_, row) in members {
+            for j in 0..width {
+                // X^k = (1 / X)^(2N - k), also where k is negative.
+                let exponent = 2 * DEGREE - tile * row + j % tile;
+                for (word, &point) in words[j / tile].iter_mut().zip(&inverse) {
+                    *word = (*word + times(added(row, j), power(point, exponent))) % MODULUS;
+                }
+            }
         }
+        let after = block_of(&words);
+        let read = |domain, block| rows(domain, &shape, std::slice::from_ref(block), &members);
+        let of = |domain| differences(&read(domain, &after), &read(domain, &before));
+        let [coefficients, stored] = Domain::ALL.map(of);
+        for (at, (_, row)) in members.into_iter().enumerate() {
+            for j in 0..width {
+                let found = coefficients.row(at)[j] * MODULUS as f64;
+                assert!((found - added(row, j) as f64).abs() < 0.5, "{row}, {j}: {found}");
+            }
+        }
+        // Evaluations have a part of every row. Those that are taken for a row are its own.
+        assert!(stored.values().iter().all(|x| (x * MODULUS as f64).abs() > 1e6));
+        let fifth = read(Domain::Words, &after).row(1)[20];
+        assert_eq!(fifth, centred(words[1][5 * 16 + 4], MODULUS));
     }
 
     #[test]
