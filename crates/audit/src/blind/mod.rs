@@ -1,11 +1,11 @@
-//! The audit of a blind collection: every attack that can be tried on ciphertexts, and what the server
-//! sees without one.
+//! The audit of a blind collection: the attacks on rows, tried on ciphertexts, and what the server sees
+//! without one.
 //!
 //! The server holds blocks `b = M + e - a s - a' s'`, receives queries of the same form and computes
-//! answers from both. Attacks on rows need rows: [`reading`] takes ciphertexts for some, in each way that
-//! an attacker could. What comes out should be noise, and every attack should do as well as guessing.
+//! answers from both. Attacks on rows need rows: [`reading`] takes ciphertexts for some, in ways that
+//! need no key. What comes out should be noise, and every attack should do as well as guessing.
 //! That an attack fails says something only if it would have found a leak, so each is also run on the
-//! same rows with the vectors mixed in ([`limit`]): the weakest mixture that it finds is its detection
+//! first reading with the vectors mixed in ([`limit`]): the weakest mixture that it finds is its detection
 //! limit. Chance is told from a leak by evidence of [`ALARM`](crate::tools::evidence::ALARM) digits.
 //!
 //! - [`reading`]: ciphertexts as rows;
@@ -14,7 +14,7 @@
 //! - [`channels`]: the sections of the report;
 //! - [`seen`]: what needs no attack.
 
-use shard_rlwe::blind::Shape;
+use shard_rlwe::blind::{RecordShape, Shape};
 
 use crate::subject::Subject;
 use crate::tools::matrix::Matrix;
@@ -50,7 +50,7 @@ pub struct Reading {
     pub subject: Subject,
 }
 
-/// Blocks that were written again with some of their rows replaced.
+/// Blocks that were encrypted again with some of their rows replaced.
 pub struct Changes {
     /// The difference of every row, before and after, as coefficients.
     pub differences: Matrix,
@@ -92,6 +92,16 @@ pub struct Seen {
     pub stored_bytes: usize,
     /// Bytes of every recorded request and of its answer.
     pub requests: Vec<(usize, usize)>,
+    /// Records, if there are any.
+    pub records: Option<SeenRecords>,
+}
+
+/// What the server sees of records.
+pub struct SeenRecords {
+    /// How slots lie in pages.
+    pub shape: RecordShape,
+    /// Of every recorded private fetch the slots that were asked for, its bytes and those of its answer.
+    pub fetches: Vec<(usize, usize, usize)>,
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! What the server of a blind collection sees without an attack.
 
+use std::collections::HashSet;
+use std::hash::Hash;
+
 use anyhow::Result;
 
 use super::BlindSubject;
@@ -36,6 +39,15 @@ pub fn collection_size(blind: &BlindSubject, _: &dyn Fn(&str)) -> Result<Section
         (shape.tiles() - 1) * shape.tile() + 1,
         shape.tiles() * shape.tile(),
     ));
+    if let Some(records) = &seen.records {
+        let (pages, slots) = (records.shape.pages(), records.shape.slots());
+        section.findings.push(finding("pages_of_records", pages));
+        section.findings.push(finding("slots_of_records", slots));
+        section.notes.push(format!(
+            "Of records it counts {pages} pages with {slots} slots of {} bytes, free ones included.",
+            records.shape.slot_bytes()
+        ));
+    }
     Ok(section)
 }
 
@@ -73,17 +85,12 @@ pub fn request_shape(blind: &BlindSubject, _: &dyn Fn(&str)) -> Result<Section> 
     const NAME: &str = "request-shape";
     let requests = &blind.seen.requests;
     let count = requests.len();
-    let distinct = |of: fn(&(usize, usize)) -> usize| {
-        let mut sizes: Vec<usize> = requests.iter().map(of).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        sizes.len()
-    };
     let finding = |metric: &str, value: usize| {
         Finding::new(NAME, "", metric, value as f64).on(blind.seed, count)
     };
     let mut section = Section::new(NAME, "Sizes and times of requests");
-    let (up, down) = (distinct(|it| it.0), distinct(|it| it.1));
+    let up = distinct(requests.iter().map(|it| it.0));
+    let down = distinct(requests.iter().map(|it| it.1));
     section.findings = vec![
         finding("sizes_of_requests", up),
         finding("sizes_of_answers", down),
@@ -103,5 +110,24 @@ pub fn request_shape(blind: &BlindSubject, _: &dyn Fn(&str)) -> Result<Section> 
         "{sizes}. The server sees that there was a search, when and from which address. It also sees that a \
          client gives up: one that finds an answer false asks no more until there are fresh checks."
     ));
+    if let Some(records) = &blind.seen.records {
+        let fetches = &records.fetches;
+        let slots = distinct(fetches.iter().map(|it| it.0));
+        let sizes = distinct(fetches.iter().copied());
+        section.findings.push(finding("fetches_recorded", fetches.len()));
+        section.findings.push(finding("numbers_of_slots_fetched", slots));
+        section.findings.push(finding("sizes_of_fetches", sizes));
+        section.notes.push(format!(
+            "{} private fetches of records were recorded, for {slots} different numbers of slots, with {sizes} \
+             sizes of message and answer. As many sizes as numbers is as it should be: the server sees how many \
+             slots are asked for. A direct fetch, which names pages, was not made.",
+            fetches.len()
+        ));
+    }
     Ok(section)
+}
+
+/// How many different ones there are.
+fn distinct<T: Eq + Hash>(items: impl Iterator<Item = T>) -> usize {
+    items.collect::<HashSet<T>>().len()
 }

@@ -189,7 +189,12 @@ fn a_blind_vault_is_audited_with_limits_to_what_was_looked_for() {
     desk.npy("docs.npy", &random_rows(200, 16, 1));
     desk.npy("queries.npy", &random_rows(40, 16, 2));
     desk.succeeds(&["init", VAULT, "--key-file", KEY, "--protection", "blind", "--tile", "32"]);
-    desk.ingest(&["docs.npy"]);
+    // Records of one slot and of two.
+    let record = |id: usize| {
+        format!("{{\"id\": {id}, \"text\": \"{}\"}}\n", "word ".repeat(300 * (id % 2) + 1))
+    };
+    desk.write("records.jsonl", (0..200).map(record).collect::<String>());
+    desk.ingest(&["docs.npy", "--records", "records.jsonl"]);
     let blind = ["audit", VAULT, "--key-file", KEY, "--queries", "queries.npy"];
     let report = parsed(&desk.succeeds(&[&blind[..], &["--json", "-"]].concat()));
     let closed = [
@@ -218,6 +223,17 @@ fn a_blind_vault_is_audited_with_limits_to_what_was_looked_for() {
     assert_eq!(
         (figure(&report, "sizes_of_requests"), figure(&report, "sizes_of_answers")),
         (1.0, 1.0)
+    );
+    // 300 slots, 32 to a page.
+    assert_eq!(
+        (figure(&report, "pages_of_records"), figure(&report, "slots_of_records")),
+        (10.0, 320.0)
+    );
+    assert!(figure(&report, "stored_bytes") > 320.0 * 1024.0);
+    assert_eq!(figure(&report, "fetches_recorded"), 50.0);
+    assert_eq!(
+        (figure(&report, "numbers_of_slots_fetched"), figure(&report, "sizes_of_fetches")),
+        (2.0, 2.0)
     );
     for section in report["sections"].as_array().expect("a list of sections") {
         let seen = ["collection-size", "block-changes", "request-shape"];

@@ -7,20 +7,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rayon::prelude::*;
 use shard_audit::blind::reading::{self, Domain};
-use shard_audit::blind::{BlindSubject, Changes, Reading, Requests, Seen, Stream};
+use shard_audit::blind::{BlindSubject, Changes, Reading, Requests, Seen, SeenRecords, Stream};
 use shard_audit::subject::Subject;
 use shard_audit::tools::matrix::Matrix;
 use shard_audit::tools::statistics::{generator, sample};
 use shard_audit::tools::uniformity::MOST_PIECES;
 use shard_audit::view::Release;
 use shard_client::{
-    BlindCollection, ClientError, Filling, Hints, Progress, SearchOptions, UNWATCHED, Watch,
+    BlindCollection, ClientError, FetchWay, Filling, Hints, Progress, SearchOptions, UNWATCHED,
+    Watch,
 };
 use shard_geometry::VectorSet;
-use shard_protocol::{
-    BlindAnswer, BlindQuery, BlobName, Limits, MessageKind, PutBlobs, message_kind,
+use shard_protocol::{BlindAnswer, BlindQuery, BlobName, Limits, PutBlob, PutBlobs, RecordList};
+use shard_rlwe::blind::{
+    Block, BlockName, EpochKey, Keys, MODULUS, RecordShape, SCORE_BITS, Shape,
 };
-use shard_rlwe::blind::{Block, BlockName, EpochKey, Keys, MODULUS, SCORE_BITS, Shape};
 use shard_rlwe::fill_from_os;
 use shard_server::Embedded;
 
@@ -37,7 +38,10 @@ const REPEATS: usize = 200;
 /// Requests whose sizes are noted.
 const REQUESTS: usize = 1_000;
 
-/// Blocks that are written again with some rows replaced.
+/// Documents whose records are fetched. One without a record causes no request.
+const FETCHES: usize = 50;
+
+/// Blocks that are encrypted again with some rows replaced.
 const CHANGED_BLOCKS: usize = 32;
 
 /// Of the rows of such a block, one in so many is replaced.
@@ -81,7 +85,10 @@ pub(super) fn subject(
     });
     let shape = collection.shape();
     let length = shape.answer_bytes(collection.blocks().len() + stored.checks.len());
-    let heard = ask(collection, &server, &queries, &layout, length, options.watch)?;
+    let mut heard = ask(collection, &server, &queries, &layout, length, options.watch)?;
+    if let Some(shape) = &stored.records {
+        fetch(collection, &server, shape, options.seed, &mut heard)?;
+    }
     drop(server);
 
     let integers = layout.integers(collection, vectors);
@@ -121,6 +128,7 @@ pub(super) fn subject(
             checks: stored.checks.len(),
             stored_bytes: stored.bytes,
             requests: heard.sizes,
+            records: stored.records.map(|shape| SeenRecords { shape, fetches: heard.fetches }),
         },
         seed: options.seed,
     })
@@ -188,6 +196,8 @@ impl Layout {
 struct Stored {
     blocks: Vec<Block>,
     checks: Vec<Block>,
+    /// As the server reads it from the list of pages.
+    records: Option<RecordShape>,
     /// Of everything.
     bytes: usize,
 }
@@ -209,12 +219,18 @@ fn publish(
     let own: HashSet<BlobName> = (0..collection.blocks().len()).map(name).collect();
     let tiles = collection.shape().tiles();
     let blocks = Mutex::new(vec![None; layout.numbers.len()]);
-    let (checks, bytes) = (Mutex::new(Vec::new()), Mutex::new(0));
+    let (checks, records, bytes) = (Mutex::new(Vec::new()), Mutex::new(None), Mutex::new(0));
+    let list_of_records = BlobName::records(collection.commit());
     let note = |message: &[u8], _: &[u8]| {
-        if message_kind(message) != Ok(MessageKind::PutBlobs) {
-            return;
+        let limits = Limits::default();
+        if let Ok(put) = PutBlob::decode(message, &limits) {
+            *lock(&bytes) += put.sealed().len();
+            if *put.name() == list_of_records {
+                let list = RecordList::decode(put.sealed(), &limits);
+                *lock(&records) = list.ok().map(|list| *list.shape());
+            }
         }
-        let Ok(put) = PutBlobs::decode(message, &Limits::default()) else { return };
+        let Ok(put) = PutBlobs::decode(message, &limits) else { return };
         for (name, blob) in put.blobs() {
             *lock(&bytes) += blob.len();
             if let Some(&at) = wanted.get(name) {
@@ -224,10 +240,14 @@ fn publish(
             }
         }
     };
-    vault.fill(Filling::Rows, &Recording { server, note }, UNWATCHED)?;
+    vault.fill(Filling::RowsAndRecords, &Recording { server, note }, UNWATCHED)?;
     let blocks: Option<Vec<Block>> = taken(blocks).into_iter().collect();
     let blocks = blocks.ok_or_else(|| Error::audit("the server did not get every block"))?;
-    Ok(Stored { blocks, checks: taken(checks), bytes: taken(bytes) })
+    let (checks, records) = (taken(checks), taken(records));
+    if records.is_none() && collection.records().is_some() {
+        return Err(Error::audit("the server did not get the list of records"));
+    }
+    Ok(Stored { blocks, checks, records, bytes: taken(bytes) })
 }
 
 /// What the server got and gave in searches.
@@ -239,6 +259,12 @@ struct Heard {
     requests: Vec<Block>,
     /// Their answers, at the blocks that are attacked.
     answers: Vec<Vec<u64>>,
+    /// Slots and sizes of every fetch of records.
+    fetches: Vec<(usize, usize, usize)>,
+    /// What was sent for each slot.
+    fetch_requests: Vec<Block>,
+    /// What came for each slot.
+    fetch_answers: Vec<Vec<u64>>,
 }
 
 /// Asks for every query, for every query again, for the first one over and over, and then for all of them
@@ -284,7 +310,46 @@ fn ask(
     Ok(heard)
 }
 
-/// The same rows under the keys of another epoch.
+/// Fetches the records of some documents privately, one after the other.
+fn fetch(
+    collection: &Arc<BlindCollection>,
+    server: &Embedded,
+    shape: &RecordShape,
+    seed: u64,
+    heard: &mut Heard,
+) -> Result<(), Error> {
+    let noted = Mutex::new(heard);
+    let note = |message: &[u8], answer: &[u8]| {
+        let limits = Limits::default();
+        let Ok(request) = BlindQuery::decode(message, &limits) else { return };
+        let (queries, length) = (request.queries(), shape.answer_bytes());
+        let Ok(answers) = BlindAnswer::decode(answer, queries.len(), length, &limits) else {
+            return;
+        };
+        let mut heard = lock(&noted);
+        heard.fetches.push((queries.len(), message.len(), answer.len()));
+        let blocks = queries.iter().filter_map(|query| Block::from_bytes(shape.tiles(), query));
+        heard.fetch_requests.extend(blocks);
+        let words = answers.answers().iter().map(|answer| reading::answer_words(answer));
+        heard.fetch_answers.extend(words);
+    };
+    let recording = Recording { server, note };
+    let searcher = Searcher::blind(collection.clone(), recording, Hints::in_memory());
+    let ids: Vec<&str> = collection.ids().map(|(_, id)| id).collect();
+    let mut messages = 0;
+    for at in sample(ids.len(), FETCHES, &mut generator(seed, 0xfe7c)) {
+        messages += searcher.fetch(&[ids[at]], FetchWay::Private)?.cost.messages;
+    }
+    drop(searcher);
+    let heard = taken(noted);
+    let slots: usize = heard.fetches.iter().map(|(slots, ..)| slots).sum();
+    if heard.fetches.len() < messages || heard.fetch_requests.len() < slots {
+        return Err(Error::audit("a fetch or its answer could not be read"));
+    }
+    Ok(())
+}
+
+/// The same rows under the keys of another epoch, without a rekey of the vault.
 fn another_epoch(
     collection: &BlindCollection,
     layout: &Layout,
@@ -299,8 +364,8 @@ fn another_epoch(
     Ok(layout.numbers.par_iter().zip(integers).map(encrypt).collect())
 }
 
-/// The first blocks as they are stored and as the next revision writes them with some rows replaced by
-/// others of the block; and which documents of these blocks were replaced.
+/// The first blocks as they are stored and as a next revision would write them with some rows replaced by
+/// others of the block, without a change of the vault; and which documents of these blocks were replaced.
 fn changes<'a>(
     collection: &BlindCollection,
     layout: &Layout,
@@ -351,12 +416,13 @@ fn cut(words: &[u64]) -> &[u64] {
 /// Everything that should be noise.
 fn streams(stored: &Stored, changed: &[Block], queries: usize, heard: &Heard) -> Vec<Stream> {
     let (different, repeated) = (&heard.requests[..queries], &heard.requests[2 * queries..]);
-    let blocks: [(&str, &[Block]); 5] = [
+    let blocks: [(&str, &[Block]); 6] = [
         ("stored-blocks", &stored.blocks),
         ("checks", &stored.checks),
         ("blocks-before-and-after", changed),
         ("requests", different),
         ("one-query-repeated", repeated),
+        ("fetches", &heard.fetch_requests),
     ];
     let mut streams = Vec::new();
     for (of, blocks) in blocks.into_iter().filter(|(_, blocks)| !blocks.is_empty()) {
@@ -366,9 +432,13 @@ fn streams(stored: &Stored, changed: &[Block], queries: usize, heard: &Heard) ->
             streams.push(Stream { of, reading: domain.name(), modulus: MODULUS, pieces });
         }
     }
-    let pieces = heard.answers.iter().map(|words| cut(words).to_vec()).collect();
     let modulus = 1 << SCORE_BITS;
-    streams.push(Stream { of: "answers", reading: "answers", modulus, pieces });
+    for (of, answers) in [("answers", &heard.answers), ("fetch-answers", &heard.fetch_answers)] {
+        if !answers.is_empty() {
+            let pieces = answers.iter().map(|words| cut(words).to_vec()).collect();
+            streams.push(Stream { of, reading: "answers", modulus, pieces });
+        }
+    }
     streams
 }
 
