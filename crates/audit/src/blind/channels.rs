@@ -16,8 +16,8 @@ use crate::tools::uniformity::{against_noise, strongest};
 pub type Run = fn(&BlindSubject, &dyn Fn(&str)) -> Result<Section>;
 
 /// How ciphertexts are read, as notes say it.
-const READINGS: &str = "Stored blocks are read in each way that needs no key: as coefficients, at the places \
-     where a row would stand if nothing hid it, as the words that are stored, and through the server's own \
+const READINGS: &str = "Stored blocks are read in three ways that need no key: as coefficients, at the places \
+     where a row would stand if nothing hid it; as the words that are stored; and through the server's own \
      answers to the recorded requests, one number per row and request.";
 
 fn on_rows(
@@ -36,7 +36,8 @@ fn on_rows(
         progress(&format!("with a planted leak of {level}"));
         attack(&planted(first, level))
     };
-    judge(&mut section, &tried, (blind.seed, first.vectors.rows()), plant)?;
+    let leak = format!("the vectors are mixed into {}, at a correlation", blind.readings[0].name);
+    judge(&mut section, &tried, (blind.seed, first.vectors.rows()), &leak, plant)?;
     section.notes.push(READINGS.to_owned());
     Ok(section)
 }
@@ -80,9 +81,9 @@ on_rows!(
 on_rows!(
     /// The same documents in another epoch.
     releases, "release-linkage", "Recognising rows after a change of keys", attacks::releases,
-    "The second release has the same rows in the same places under the keys of another epoch, as after \
-     `shard rekey`. The attacker is not told which rows or blocks correspond. Answers are not compared: \
-     those of two epochs are for different requests."
+    "Simulated: the audit itself encrypts the same rows in the same places under the keys of another epoch; \
+     the vault is not rekeyed. The attacker is not told which rows or blocks correspond. Answers are not \
+     compared: those of two epochs are for different requests."
 );
 on_rows!(
     /// Whether a document is stored.
@@ -101,10 +102,13 @@ pub fn churn(blind: &BlindSubject, progress: &dyn Fn(&str)) -> Result<Section> {
     let (changes, seed) = (&blind.changes, blind.seed);
     let tried = [("coefficients", attacks::changes(changes, seed))];
     let plant = |level: f64| Ok(attacks::changes(&attacks::planted_changes(changes, level), seed));
-    judge(&mut section, &tried, (seed, changes.changed.len()), plant)?;
+    let leak = "the difference of every row that stays is made as small as if what is stored of it had, before \
+                and after, a correlation";
+    judge(&mut section, &tried, (seed, changes.changed.len()), leak, plant)?;
     section.notes.push(
-        "Blocks are written again with a quarter of their rows replaced, as a publish does, and every row is \
-         compared with what stood in its place before. The server does see which blocks are new."
+        "Simulated: the audit itself encrypts blocks again under their next revision, with a quarter of their \
+         rows replaced; the vault is not changed. The length of every row's difference to what stood in its \
+         place before is compared. The server does see which blocks are new."
             .to_owned(),
     );
     Ok(section)
@@ -127,7 +131,9 @@ pub fn requests(blind: &BlindSubject, progress: &dyn Fn(&str)) -> Result<Section
             attack(&attacks::planted_requests(requests, readings, level))
         }))
     };
-    judge(&mut section, &tried, (seed, requests.queries.rows()), plant)?;
+    let first = requests.readings.first().map_or("nothing", |(name, _)| *name);
+    let leak = format!("the queries are mixed into {first}, at a correlation");
+    judge(&mut section, &tried, (seed, requests.queries.rows()), &leak, plant)?;
     section.notes.push(
         "Every query was asked twice. The attacker tells requests for one query from requests for two, and \
          is given the list of queries to name the one that was asked. Requests name no candidates and no \
@@ -176,8 +182,9 @@ pub fn words(blind: &BlindSubject, progress: &dyn Fn(&str)) -> Result<Section> {
                 detected_from(&section.name, "planted=correlation", level, blind.seed, rows);
             section.findings.push(finding);
             section.notes.push(format!(
-                "Words would have been read where each number has a correlation of {level} or more with the \
-                 true one. A weaker leak could pass."
+                "Only {} were tried. Words are read of them where the vectors are mixed in at a correlation of \
+                 {level} or more. A weaker leak could pass.",
+                blind.readings[0].name
             ));
         }
         None if section.verdict == Some(Verdict::Closed) => {
@@ -240,10 +247,19 @@ pub fn noise(blind: &BlindSubject, progress: &dyn Fn(&str)) -> Result<Section> {
         );
         section.findings.push(finding);
         section.notes.push(format!(
-            "If one word of {:.0} had no pad, it would be found; so would two polynomials under one pad, or a \
-             request that is sent twice.",
-            1.0 / share
+            "Where one word of {:.0} of {} as {} is replaced by one that no pad hides, it is found. Nothing \
+             else was planted.",
+            1.0 / share,
+            stream.of,
+            stream.reading
         ));
+    } else if !alarm {
+        section.verdict = None;
+        section.notes.push(
+            "No verdict: a tenth of the words without a pad was not found, so that nothing is found means \
+             nothing."
+                .to_owned(),
+        );
     }
     Ok(section)
 }

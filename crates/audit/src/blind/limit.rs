@@ -2,8 +2,9 @@
 //!
 //! A planted leak of level `x` puts `sqrt(1 - x^2) z + x y` in the place of what was read, `z` and `y`
 //! being what was read and the vector it might be of, both at a root mean square of one: each number
-//! then has a correlation of `x` with the true one. The detection limit of an attack is the lowest level
-//! that it finds, of levels tried from one downwards.
+//! then has a correlation of `x` with the true one. Leaks are planted into the first reading alone. Rows
+//! that changed are the exception ([`planted_changes`](super::attacks::planted_changes)). The detection
+//! limit of an attack is the lowest level that it finds, of levels tried from one downwards.
 
 use anyhow::Result;
 
@@ -108,7 +109,8 @@ pub fn planted(subject: &Subject, level: f64) -> Subject {
 }
 
 /// Puts what was tried on the real readings into a section, finds the detection limit by `plant`, which
-/// tries the same on a leak of a level, and concludes.
+/// tries the same on a leak of a level, and concludes. `leak` says what is planted, and ends where the level
+/// follows: "the vectors are mixed in at a correlation".
 ///
 /// # Errors
 /// Those of `plant`.
@@ -116,6 +118,7 @@ pub fn judge(
     section: &mut Section,
     tried: &[(&'static str, Vec<Try>)],
     (seed, rows): (u64, usize),
+    leak: &str,
     mut plant: impl FnMut(f64) -> Result<Vec<Try>>,
 ) -> Result<()> {
     let name = section.name.clone();
@@ -150,16 +153,16 @@ pub fn judge(
             if section.verdict.is_none() {
                 section.verdict = Some(Verdict::Closed);
                 section.notes.push(format!(
-                    "No attack does better than guessing ({} tried). A leak would have been found: where the \
-                     vectors are mixed in so that each number has a correlation of {level} or more with the \
-                     true one, one of the same attacks finds it. A weaker leak could pass.",
+                    "No attack does better than guessing ({} tried). What one of them would have found was \
+                     tried too: where {leak} of {level} or more, it is found. A weaker leak, one of another \
+                     kind, or one that only another reading has, could pass.",
                     all.len()
                 ));
             }
         }
         None => section.notes.push(
-            "No verdict: these attacks would not find even unprotected vectors here, so that they find \
-             nothing means nothing. There are too few documents, or they are all alike."
+            "No verdict: these attacks do not find even the strongest leak that was planted, so that they \
+             find nothing means nothing. There are too few documents, or they are all alike."
                 .to_owned(),
         ),
     }
@@ -196,7 +199,7 @@ fn limit(
     let plot = Plot {
         name: format!("{name}-planted"),
         title: "What the same attacks find of a planted leak".into(),
-        x_label: "correlation of a stored number with the true one".into(),
+        x_label: "correlation that was planted".into(),
         y_label: "figure".into(),
         logarithmic: true,
         series,
@@ -234,7 +237,7 @@ mod tests {
     fn judged(hits: usize, plant: impl Fn(f64) -> usize) -> Section {
         let mut section = Section::new("c", "C");
         let plant = |level| Ok(tries(plant(level)));
-        judge(&mut section, &[("words", tries(hits))], (1, 200), plant).unwrap();
+        judge(&mut section, &[("words", tries(hits))], (1, 200), "a correlation", plant).unwrap();
         section
     }
 
@@ -243,6 +246,7 @@ mod tests {
         let strong = |level: f64| (200.0 * level) as usize;
         let closed = judged(3, strong);
         assert_eq!(closed.verdict, Some(Verdict::Closed));
+        assert!(closed.notes[0].contains("a correlation of 0.1 or more"), "{:?}", closed.notes);
         // Ten hits of 200 where one is chance are no accident; four are.
         let limit = closed.findings.iter().find(|finding| finding.metric == DETECTED_FROM).unwrap();
         assert_eq!(limit.value, 0.1);
@@ -257,7 +261,7 @@ mod tests {
         let blunt = judged(1, |_| 1);
         assert!(blunt.verdict.is_none() && blunt.notes[0].starts_with("No verdict"));
         let mut empty = Section::new("c", "C");
-        judge(&mut empty, &[], (1, 200), |_| Ok(Vec::new())).unwrap();
+        judge(&mut empty, &[], (1, 200), "a correlation", |_| Ok(Vec::new())).unwrap();
         assert!(empty.verdict.is_none() && empty.headline.is_none());
     }
 }
