@@ -57,6 +57,7 @@ pub fn run(arguments: &Fetch, json: Option<&Path>) -> Result<()> {
         Ok(error) => searcher.diagnose(error).into(),
         Err(error) => error,
     })?;
+    remote::warn_if_apart(searcher.server(), searcher.collection().position());
     arguments.print(&fetched, &output)
 }
 

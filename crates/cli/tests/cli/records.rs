@@ -33,7 +33,9 @@ fn records_are_set_fetched_and_dumped() {
         assert_eq!(desk.succeeds(&fetch).trim_end(), expected);
     }
     let fetch = ["fetch", VAULT, "0", "1", "--key-file", KEY, "--json", "-"];
-    let report = parsed(&desk.succeeds(&fetch));
+    let fetched = desk.shard(&fetch).output().expect("shard starts");
+    assert_eq!(String::from_utf8_lossy(&fetched.stderr), "1 has no record\n");
+    let report = parsed(&String::from_utf8_lossy(&fetched.stdout));
     assert_eq!(report["records"][0]["record"]["text"], "word ");
     assert!(report["records"][1]["record"].is_null());
     assert_eq!(number(&report, "slots"), 1.0);
@@ -52,16 +54,18 @@ fn records_are_set_fetched_and_dumped() {
 fn records_of_nobody_and_of_rotated_vaults_are_refused() {
     let desk = desk();
     desk.write("wrong.jsonl", records(&[3, 99]));
-    desk.ingest_refused(&["docs.npy", "--records", "wrong.jsonl"], &["\"99\""]);
+    let ingest = |file| ["ingest", VAULT, "docs.npy", "--key-file", KEY, "--records", file];
+    desk.refused(&ingest("wrong.jsonl"), &["\"99\""]);
     desk.refused(&["ingest", VAULT, "--records", "wrong.jsonl", "--key-file", KEY], &["\"99\""]);
     desk.refused(&["fetch", VAULT, "99", "--key-file", KEY], &["\"99\""]);
-    desk.refused(&["ingest", VAULT, "--key-file", KEY], &["<DOCUMENTS>"]);
+    let nothing = desk.shard(&["ingest", VAULT, "--key-file", KEY]).output().expect("shard starts");
+    assert_eq!(nothing.status.code(), Some(2), "neither documents nor records");
     desk.write("twice.jsonl", records(&[3, 3]));
-    desk.ingest_refused(&["docs.npy", "--records", "twice.jsonl"], &["line 2"]);
+    desk.refused(&ingest("twice.jsonl"), &["line 2"]);
     let rotated = Desk::with_small_vault();
     rotated.write("records.jsonl", records(&[0]));
     rotated.npy("docs.npy", &random_rows(10, 20, 3));
-    rotated.ingest_refused(&["docs.npy", "--records", "records.jsonl"], &["rotated", "blind"]);
+    rotated.refused(&ingest("records.jsonl"), &["rotated", "blind"]);
     rotated.refused(&["fetch", VAULT, "0", "--key-file", KEY], &["rotated"]);
 }
 
@@ -80,14 +84,18 @@ fn a_reader_fetches_from_a_server_and_follows() {
     };
     succeeded(&run("publish", VAULT, &[]));
     desk.succeeds(&["export", VAULT, "reader", "--key-file", KEY, "--new-key-file", KEY]);
-    for more in [&["7"][..], &["7", "--direct"]] {
-        assert_eq!(succeeded(&run("fetch", "reader", more)).trim_end(), record(7));
+    // Hints are fetched once for a state, which is told.
+    for (more, told) in [(&["7"][..], true), (&["7"], false), (&["7", "--direct"], false)] {
+        let fetched = run("fetch", "reader", more);
+        assert_eq!(String::from_utf8_lossy(&fetched.stderr).contains("of hints"), told);
+        assert_eq!(String::from_utf8_lossy(&fetched.stdout).trim_end(), record(7));
     }
     desk.write("more.jsonl", records(&[5]));
     desk.succeeds(&["ingest", VAULT, "--records", "more.jsonl", "--key-file", KEY]);
     succeeded(&run("publish", VAULT, &[]));
-    let fetched = run("fetch", "reader", &["5"]);
+    let fetched = run("fetch", "reader", &["5", "7"]);
     let note = String::from_utf8_lossy(&fetched.stderr).into_owned();
     assert!(note.contains("pulled revision"), "{note}");
-    assert_eq!(succeeded(&fetched).trim_end(), record(5));
+    let expected = format!("{}\n{}", record(5), record(7));
+    assert_eq!(String::from_utf8_lossy(&fetched.stdout).trim_end(), expected);
 }
