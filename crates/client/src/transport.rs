@@ -66,12 +66,23 @@ pub(crate) fn fetch_blobs(
         Asking::Owner => FetchBlobs::new(disclosed).encode(),
         Asking::Anybody => FetchSharedMany::new(disclosed).encode(),
     };
+    Ok(exchange_blobs(transport, message, names.len())?.0)
+}
+
+/// Sends a message that asks for a number of blobs: those of the first of them, at least one, and the bytes
+/// of the answer.
+pub(crate) fn exchange_blobs(
+    transport: &dyn Channel,
+    message: Vec<u8>,
+    asked: usize,
+) -> Result<(Vec<Option<Vec<u8>>>, usize), ClientError> {
     let limits = Limits::default();
-    let came = Blobs::decode(&exchange(transport, message, &limits)?, &limits)?.blobs;
-    if came.is_empty() || came.len() > names.len() {
+    let answer = exchange(transport, message, &limits)?;
+    let came = Blobs::decode(&answer, &limits)?.blobs;
+    if came.is_empty() || came.len() > asked {
         return Err(DecodeError::Invalid("another number of blobs than asked for").into());
     }
-    Ok(came)
+    Ok((came, answer.len()))
 }
 
 /// Refusals that the owner can do something about say what.

@@ -192,6 +192,25 @@ fn a_lie_about_anything_is_noticed_whichever_record_is_fetched() {
     assert_noticed(&served, &owner, "a stale hint");
 }
 
+/// Else a server that changes half of the slots of a page would learn in which half the wanted one is.
+#[test]
+fn a_changed_slot_that_nobody_asked_for_is_noticed_in_a_page_that_was() {
+    let (served, mut owner, mut model) = (Served::new(None), Owner::blind(3, 38), Model::new());
+    set(&mut owner, &mut model, &[("1", 1), ("5", 1024), ("7", 9000)]);
+    owner.publish(&*served).unwrap();
+    let (collection, page) = (collection(&owner), names(&served, "page.").remove(0));
+    let direct = |id| fetch(&*served, &collection, &[id], FetchWay::Direct);
+    // Of the 32 slots 11 are used.
+    for slot in [0, 1, 5, 10, 11, 31] {
+        change(&served, &page, |bytes| bytes[slot * 1068 + 500] ^= 1);
+        for id in ["1", "5", "7"] {
+            assert!(matches!(direct(id), Err(ClientError::Forged)), "slot {slot}, asked for {id}");
+        }
+        change(&served, &page, |bytes| bytes[slot * 1068 + 500] ^= 1);
+    }
+    assert_eq!(direct("5").unwrap(), [model.get("5").cloned()]);
+}
+
 /// More than 32,768 slots make a second segment, of which the same query asks something else.
 #[test]
 fn a_lie_about_one_segment_is_noticed_by_whoever_fetches_from_another() {

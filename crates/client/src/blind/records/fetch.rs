@@ -2,28 +2,26 @@
 //!
 //! A private fetch opens the slot in the wanted column of *every* segment, and all of them must be what
 //! the owner sealed: a server that changes something finds out that somebody noticed, and not where they
-//! looked.
+//! looked. A fetch by name opens every slot of the pages it asked for, so that the server does not learn
+//! more than the pages.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rayon::prelude::*;
 use shard_protocol::{
-    BlindAnswer, BlindQuery, Blobs, DecodeError, FetchSharedMany, Leak, Limits, Table, Transport,
+    BlindAnswer, BlindQuery, DecodeError, FetchSharedMany, Leak, Limits, Table, Transport,
     declassify,
 };
 use shard_rlwe::blind::{FetchOpening, QueryEntropy};
 use zeroize::Zeroizing;
 
 use super::index::Records;
-use super::slot::{SLOT_BYTES, SlotContent, page_of, slots_in};
+use super::slot::{SlotContent, open_page, page_of, slots_in};
 use crate::blind::hints::outdated;
 use crate::blind::{BlindCollection, BlindSearcher, contradiction};
 use crate::error::ClientError;
 use crate::progress::{UNWATCHED, Watch};
-use crate::transport::exchange;
-
-/// Pages that are asked for at once.
-const PAGES_AT_ONCE: usize = 512;
+use crate::transport::{exchange, exchange_blobs};
 
 /// How records are asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -191,35 +189,34 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         let mut pages: Vec<u32> = wanted.iter().map(|&slot| page_of(slot)).collect();
         pages.sort_unstable();
         pages.dedup();
-        let limits = Limits::default();
-        let mut held: HashMap<u32, Vec<u8>> = HashMap::new();
+        let is_wanted: HashSet<u32> = wanted.iter().copied().collect();
+        let mut held: HashMap<u32, SlotContent> = HashMap::new();
+        // Whoever changed some slots of a page must not learn from an error whether these were wanted: every
+        // slot of a page has to open, and all pages are asked for whatever is found wrong on the way.
+        let mut sound = true;
         let mut rest = &pages[..];
         while !rest.is_empty() {
-            let asked = &rest[..rest.len().min(PAGES_AT_ONCE)];
+            let asked = &rest[..rest.len().min(FetchSharedMany::MOST)];
             let names = asked.iter().map(|&page| collection.page_name(records, page)).collect();
             let names = declassify(names, Leak::FetchedRecords);
             let message = FetchSharedMany::pages(names).encode();
             cost.messages += 1;
             cost.bytes_up += message.len();
-            let answer = exchange(self.transport(), message, &limits)?;
-            cost.bytes_down += answer.len();
-            let came = Blobs::decode(&answer, &limits)?.blobs;
-            if came.is_empty() || came.len() > asked.len() {
-                return Err(DecodeError::Invalid("another number of blobs than asked for").into());
-            }
+            let (came, bytes) = exchange_blobs(self.transport(), message, asked.len())?;
+            cost.bytes_down += bytes;
             for (&page, blob) in asked.iter().zip(&came) {
                 let blob = blob.as_ref().ok_or_else(outdated)?;
-                held.insert(page, blob.clone());
+                let by = records.sealed_by(slots_in(page).start);
+                let slots = open_page(collection.sealer(), page, by, blob);
+                sound &= slots.is_some();
+                let numbered = slots_in(page).zip(slots.into_iter().flatten());
+                held.extend(numbered.filter(|(slot, _)| is_wanted.contains(slot)));
             }
             rest = &rest[came.len()..];
         }
-        let content = |&slot: &u32| {
-            let at = (slot - slots_in(page_of(slot)).start) as usize * SLOT_BYTES;
-            let sealed = held[&page_of(slot)].get(at..at + SLOT_BYTES)?;
-            SlotContent::open(collection.sealer(), slot, records.sealed_by(slot), sealed)
-        };
-        let contents: Option<Vec<SlotContent>> = wanted.iter().map(content).collect();
-        contents.ok_or(ClientError::Forged)
+        let contents: Option<Vec<SlotContent>> =
+            wanted.iter().map(|slot| held.get(slot).cloned()).collect();
+        contents.filter(|_| sound).ok_or(ClientError::Forged)
     }
 }
 
