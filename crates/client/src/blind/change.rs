@@ -12,6 +12,7 @@ use super::block::{BLOCKS_AT_ONCE, BlockRows, write_places, write_vectors};
 use super::records::{RecordChange, read_records};
 use super::vectors::longest_of;
 use super::{BlindCollection, BlindHead};
+use crate::collection::Written;
 use crate::error::ClientError;
 use crate::vault::{Slot, Transaction};
 
@@ -141,13 +142,11 @@ impl<'v> BlindChange<'v> {
         !self.edits.is_empty() || !self.appended.is_empty() || !self.records.is_empty()
     }
 
-    /// The transaction, and the ids of documents that were put and deleted.
-    pub(crate) fn into_parts(self) -> (Transaction<'v>, Vec<String>, Vec<String>) {
-        let mut put = self.incoming;
-        let known: HashSet<String> = put.iter().cloned().collect();
-        let recorded = self.records.into_iter().map(|(id, _)| id);
-        put.extend(recorded.filter(|id| !known.contains(id)));
-        (self.transaction, put, self.deleted)
+    /// What is left to be committed.
+    pub(crate) fn written(self) -> Written<'v> {
+        let (put, deleted) = (self.incoming, self.deleted);
+        let recorded = self.records.into_iter().map(|(id, _)| id).collect();
+        Written { transaction: self.transaction, put, deleted, recorded }
     }
 
     /// Writes what changed.

@@ -84,8 +84,7 @@ pub fn compact(
     move_records(&mut transaction, &collection, rng)?;
     transaction.put(Slot::Blind, &head.encode(), rng)?;
     // The documents are those there were.
-    let journal = Journal::Documents { put: Vec::new(), deleted: Vec::new() };
-    journal.record(&mut transaction, rng)?;
+    Journal::nothing().record(&mut transaction, rng)?;
     transaction.commit(rng)?;
     Ok(Compacted { removed, blocks: needed as usize })
 }

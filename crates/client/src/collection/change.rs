@@ -1,9 +1,13 @@
 //! A collection that is being changed, however it is protected.
 
 use std::collections::HashMap;
+#[cfg(feature = "remote")]
+use std::collections::{BTreeMap, HashSet};
 
 use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
+#[cfg(feature = "remote")]
+use shard_protocol::CommitName;
 
 use super::ingest::Documents;
 #[cfg(feature = "remote")]
@@ -18,6 +22,17 @@ use crate::vault::{Slot, Transaction};
 pub(crate) enum Change<'v> {
     Rotated(Box<RotatedChange<'v>>),
     Blind(Box<BlindChange<'v>>),
+}
+
+/// A change that is written and not committed, and what it did.
+pub(crate) struct Written<'v> {
+    pub(crate) transaction: Transaction<'v>,
+    /// Ids of documents that are new or another vector.
+    pub(crate) put: Vec<String>,
+    /// Ids of documents that went.
+    pub(crate) deleted: Vec<String>,
+    /// Ids of documents that are another record, or have none any more.
+    pub(crate) recorded: Vec<String>,
 }
 
 impl<'v> Change<'v> {
@@ -123,31 +138,39 @@ impl<'v> Change<'v> {
         if !self.is_any() {
             return Ok(());
         }
-        let (mut transaction, put, deleted) = self.write(rng)?;
-        Journal::Documents { put, deleted }.record(&mut transaction, rng)?;
+        let Written { mut transaction, put, deleted, recorded } = self.write(rng)?;
+        Journal::Documents { put, deleted, recorded }.record(&mut transaction, rng)?;
         Ok(transaction.commit(rng)?)
     }
 
     /// As [`Change::commit`], where the change repeats those of other commits. It is committed also
-    /// where nothing changes, so that it is known to have been repeated.
+    /// where nothing changes, so that it is known to have been repeated. Returns how many documents are
+    /// new, another vector or another record.
     #[cfg(feature = "remote")]
     pub(crate) fn commit_repeated(
         self,
         changes: &Changes,
         rng: &mut impl CryptoRng,
-    ) -> Result<(), ClientError> {
-        let (mut transaction, put, deleted) = self.write(rng)?;
-        let origin = |id: String| {
-            let from = changes.origins.get(&id).copied().or(changes.first);
+    ) -> Result<usize, ClientError> {
+        let Written { mut transaction, put, deleted, recorded } = self.write(rng)?;
+        let count = put.iter().chain(&recorded).collect::<HashSet<_>>().len();
+        // What comes back whole is from the commit that changed some of it.
+        let (documents, records) = (&changes.origins, &changes.records);
+        let from = |id: String, [one, other]: [&BTreeMap<String, CommitName>; 2]| {
+            let from = one.get(&id).or(other.get(&id)).copied().or(changes.first);
             (id, from.unwrap_or_default())
         };
+        let of_document = |id| from(id, [documents, records]);
+        let of_record = |id| from(id, [records, documents]);
         let journal = Journal::Merged {
-            put: put.into_iter().map(origin).collect(),
-            deleted: deleted.into_iter().map(origin).collect(),
+            put: put.into_iter().map(of_document).collect(),
+            deleted: deleted.into_iter().map(of_document).collect(),
+            recorded: recorded.into_iter().map(of_record).collect(),
             repeated: changes.commits.iter().copied().collect(),
         };
         journal.record(&mut transaction, rng)?;
-        Ok(transaction.commit(rng)?)
+        transaction.commit(rng)?;
+        Ok(count)
     }
 
     fn is_any(&self) -> bool {
@@ -157,12 +180,8 @@ impl<'v> Change<'v> {
         }
     }
 
-    /// Writes what changed, if anything did. Returns the transaction, and the ids of documents that
-    /// were put and deleted.
-    fn write(
-        mut self,
-        rng: &mut impl CryptoRng,
-    ) -> Result<(Transaction<'v>, Vec<String>, Vec<String>), ClientError> {
+    /// Writes what changed, if anything did.
+    fn write(mut self, rng: &mut impl CryptoRng) -> Result<Written<'v>, ClientError> {
         if self.is_any() {
             match &mut self {
                 Self::Rotated(change) => change.write(rng)?,
@@ -170,8 +189,8 @@ impl<'v> Change<'v> {
             }
         }
         Ok(match self {
-            Self::Rotated(change) => change.into_parts(),
-            Self::Blind(change) => change.into_parts(),
+            Self::Rotated(change) => change.written(),
+            Self::Blind(change) => change.written(),
         })
     }
 }

@@ -32,6 +32,8 @@ pub(crate) enum Journal {
         put: Vec<String>,
         /// Ids of documents that went.
         deleted: Vec<String>,
+        /// Ids of documents that are another record, or have none any more.
+        recorded: Vec<String>,
     },
     /// Put every document there is: the first ingest.
     Everything,
@@ -43,6 +45,8 @@ pub(crate) enum Journal {
         put: Vec<(String, CommitName)>,
         /// Ids of documents that went, and the commits that deleted them.
         deleted: Vec<(String, CommitName)>,
+        /// Ids of documents that are another record, and the commits that set them.
+        recorded: Vec<(String, CommitName)>,
         /// All commits whose changes are in this one, also those that changed nothing here.
         repeated: Vec<CommitName>,
     },
@@ -68,6 +72,8 @@ pub(crate) struct Changes {
     pub(crate) epoch: bool,
     /// The commit that each of these changes is from.
     pub(crate) origins: BTreeMap<String, CommitName>,
+    /// Documents whose record may be another than before, and the commit that made it so.
+    pub(crate) records: BTreeMap<String, CommitName>,
     /// The commit that put every document there is.
     pub(crate) first: Option<CommitName>,
     /// Every commit whose changes these are.
@@ -75,6 +81,11 @@ pub(crate) struct Changes {
 }
 
 impl Journal {
+    /// Of a commit that leaves the documents as they are.
+    pub(crate) fn nothing() -> Self {
+        Self::Documents { put: Vec::new(), deleted: Vec::new(), recorded: Vec::new() }
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(VERSION);
         fn ids(changes: &[(String, CommitName)]) -> Vec<&str> {
@@ -83,19 +94,23 @@ impl Journal {
         fn all(ids: &[String]) -> Vec<&str> {
             ids.iter().map(String::as_str).collect()
         }
-        let (kind, put, deleted): (u64, Vec<&str>, Vec<&str>) = match self {
-            Self::Documents { put, deleted } => (0, all(put), all(deleted)),
-            Self::Everything => (1, Vec::new(), Vec::new()),
-            Self::Epoch => (2, Vec::new(), Vec::new()),
-            Self::Merged { put, deleted, .. } => (3, ids(put), ids(deleted)),
+        let (kind, lists): (u64, [Vec<&str>; 3]) = match self {
+            Self::Documents { put, deleted, recorded } => {
+                (0, [all(put), all(deleted), all(recorded)])
+            }
+            Self::Everything => (1, Default::default()),
+            Self::Epoch => (2, Default::default()),
+            Self::Merged { put, deleted, recorded, .. } => {
+                (3, [ids(put), ids(deleted), ids(recorded)])
+            }
         };
         writer.u64(kind);
-        for ids in [put, deleted] {
+        for ids in lists {
             writer.u64(ids.len() as u64);
             ids.iter().for_each(|id| writer.string(id));
         }
-        if let Self::Merged { put, deleted, repeated } = self {
-            let origins = put.iter().chain(deleted).map(|(_, origin)| origin);
+        if let Self::Merged { put, deleted, recorded, repeated } = self {
+            let origins = put.iter().chain(deleted).chain(recorded).map(|(_, origin)| origin);
             origins.for_each(|origin| writer.bytes.extend_from_slice(&origin.0));
             writer.u64(repeated.len() as u64);
             repeated.iter().for_each(|commit| writer.bytes.extend_from_slice(&commit.0));
@@ -107,19 +122,19 @@ impl Journal {
         let mut reader = Reader::new(bytes, VERSION)?;
         let kind = reader.u64()?;
         let mut ids = || (0..reader.size()?).map(|_| reader.string()).collect::<Result<_, _>>();
-        let (put, deleted): (Vec<String>, Vec<String>) = (ids()?, ids()?);
+        let (put, deleted, recorded): (Vec<_>, Vec<_>, Vec<_>) = (ids()?, ids()?, ids()?);
         let journal = match kind {
-            0 => Self::Documents { put, deleted },
+            0 => Self::Documents { put, deleted, recorded },
             1 => Self::Everything,
             2 => Self::Epoch,
             3 => {
                 let mut from = |ids: Vec<String>| -> Result<Vec<_>, PayloadError> {
                     ids.into_iter().map(|id| Ok((id, CommitName(reader.array()?)))).collect()
                 };
-                let (put, deleted) = (from(put)?, from(deleted)?);
+                let (put, deleted, recorded) = (from(put)?, from(deleted)?, from(recorded)?);
                 let names = (0..reader.size()?).map(|_| Ok(CommitName(reader.array()?)));
                 let repeated = names.collect::<Result<_, PayloadError>>()?;
-                Self::Merged { put, deleted, repeated }
+                Self::Merged { put, deleted, recorded, repeated }
             }
             _ => return Err(PayloadError::Invalid("an unknown kind of change".into())),
         };
@@ -157,18 +172,20 @@ impl Changes {
             let commit = snapshot.commit_at(generation)?.unwrap_or_default();
             changes.commits.insert(commit);
             match journal {
-                Journal::Documents { put, deleted } => {
+                Journal::Documents { put, deleted, recorded } => {
                     deleted.into_iter().for_each(|id| changes.add(id, Fate::Deleted, commit));
                     put.into_iter().for_each(|id| changes.add(id, Fate::Put, commit));
+                    changes.records.extend(recorded.into_iter().map(|id| (id, commit)));
                 }
                 Journal::Everything => {
                     changes.everything = true;
                     changes.first = Some(commit);
                 }
                 Journal::Epoch => changes.epoch = true,
-                Journal::Merged { put, deleted, repeated } => {
+                Journal::Merged { put, deleted, recorded, repeated } => {
                     deleted.into_iter().for_each(|(id, from)| changes.add(id, Fate::Deleted, from));
                     put.into_iter().for_each(|(id, from)| changes.add(id, Fate::Put, from));
+                    changes.records.extend(recorded);
                     changes.commits.extend(repeated);
                 }
             }
@@ -177,14 +194,32 @@ impl Changes {
     }
 
     fn add(&mut self, id: String, fate: Fate, from: CommitName) {
+        // A record goes with its document, and a document that comes again comes without.
+        let gone = Some(&Fate::Deleted);
+        if fate == Fate::Deleted || self.documents.get(&id) == gone {
+            self.records.insert(id.clone(), from);
+        }
         self.origins.insert(id.clone(), from);
         self.documents.insert(id, fate);
+    }
+
+    /// Whether a document was put.
+    #[cfg(feature = "remote")]
+    pub(crate) fn has_put(&self, id: &str) -> bool {
+        self.documents.get(id).map_or(self.everything, |fate| *fate == Fate::Put)
+    }
+
+    /// Whether a document that is there has, or may have, another record than before.
+    #[cfg(feature = "remote")]
+    pub(crate) fn has_recorded(&self, id: &str) -> bool {
+        self.records.contains_key(id) && self.documents.get(id) != Some(&Fate::Deleted)
     }
 
     /// Leaves out the changes of commits that somebody has already.
     pub(crate) fn without(&mut self, known: &BTreeSet<CommitName>) {
         self.origins.retain(|_, from| !known.contains(from));
         self.documents.retain(|id, _| self.origins.contains_key(id));
+        self.records.retain(|_, from| !known.contains(from));
         if self.first.is_some_and(|first| known.contains(&first)) {
             self.everything = false;
         }

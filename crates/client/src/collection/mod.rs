@@ -52,7 +52,7 @@ pub use ingest::{Documents, Ingested, ingest, synchronise};
 pub use rows::{DerivedRows, published_rows, stored_documents, stored_vectors};
 pub use verify::{Verified, verify_vault};
 
-pub(crate) use change::Change;
+pub(crate) use change::{Change, Written};
 #[cfg(test)]
 pub(crate) use chunk::RowRecord;
 pub(crate) use chunk::{RoutingRows, decode_vectors, encode_vectors};

@@ -7,6 +7,7 @@ use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
 use shard_protocol::RowHandle;
 
+use super::change::Written;
 use super::chunk::{RoutingRows, RowRecord, encode_vectors, rows_per_chunk};
 use super::epoch::SPANS_AT_ONCE;
 use super::rows::{read_vectors, stored_vectors_of, vectors_of};
@@ -206,9 +207,10 @@ impl<'v> RotatedChange<'v> {
         self.collection.index.rows() + self.appended.len() - self.deleted.len()
     }
 
-    /// The transaction, and the ids of documents that were put and deleted.
-    pub(super) fn into_parts(self) -> (Transaction<'v>, Vec<String>, Vec<String>) {
-        (self.transaction, self.incoming.ids, self.deleted)
+    /// What is left to be committed.
+    pub(super) fn written(self) -> Written<'v> {
+        let (put, deleted) = (self.incoming.ids, self.deleted);
+        Written { transaction: self.transaction, put, deleted, recorded: Vec::new() }
     }
 
     /// Whether anything changes.

@@ -3,8 +3,10 @@
 //! Who publishes leaves the sealed values of the commit on the server. A copy that is merely behind
 //! fetches those it lacks and is then at the very same commit. A copy that has changed as well takes
 //! the published state and repeats its own changes on top, in one commit: documents that it put are
-//! put again, documents that it deleted are deleted. Where both changed a document, this copy's
-//! change stands, since it is the later one to arrive. What another copy has repeated already is not
+//! put again, documents that it deleted are deleted. A vector and a record are changed apart: one
+//! copy's vector and the other's record of a document both stay. Where both changed the same, this copy's
+//! change stands, since it is the later one to arrive; what it changed of a document that the other
+//! deleted brings the document back, whole. What another copy has repeated already is not
 //! repeated: that copy knew of it, and what it did later stands. An epoch that only this copy began
 //! is given up.
 //!
@@ -12,6 +14,8 @@
 
 #[cfg(test)]
 mod tests;
+
+use std::collections::HashMap;
 
 use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
@@ -131,7 +135,8 @@ fn merge(
     let ours = shard_protocol::Revision(here.from);
     let theirs = Changes::since(transaction.before(), common)?
         .ok_or(ClientError::TooFarApart { common, ours })?;
-    mine.leave_out(&theirs)?;
+    // What another copy has repeated already.
+    mine.changes.without(&theirs.commits);
     let mut pulled = Pulled {
         to: transaction.generation(),
         // The first ingest begins an epoch as well.
@@ -142,40 +147,41 @@ fn merge(
     let mut change = Change::begin(transaction)?;
     let deleted: Vec<&str> = mine.of(Fate::Deleted).collect();
     let touched: Vec<&str> =
-        mine.put.iter().map(String::as_str).chain(deleted.iter().copied()).collect();
+        mine.ids.iter().map(String::as_str).chain(deleted.iter().copied()).collect();
     let places = change.rows_of(touched.iter().copied());
-    let is_theirs = |from: &CommitName| !mine.changes.commits.contains(from);
-    let contested = |&(id, place): &(&&str, Option<u32>)| match theirs.origins.get(*id) {
-        Some(from) => is_theirs(from),
-        None => place.is_some() && theirs.first.as_ref().is_some_and(is_theirs),
-    };
-    pulled.contested = touched.iter().zip(places).filter(contested).count();
+    let is_contested =
+        |(id, place): &(&&str, &Option<u32>)| mine.is_contested(id, place.is_some(), &theirs);
+    pulled.contested = touched.iter().zip(&places).filter(is_contested).count();
     let rows: Vec<u32> = change.rows_of(deleted.into_iter()).into_iter().flatten().collect();
     change.remove(&rows)?;
     pulled.deleted_again = rows.len();
-    if let Some(vectors) = &mine.vectors {
-        let documents = Documents { ids: &mine.put, vectors, sample_queries: None };
-        let (added, replaced) = change.put(&documents)?;
-        pulled.put_again = added + replaced;
+    let Again { put, vectors, records } = mine.again(&places)?;
+    if let Some(vectors) = &vectors {
+        change.put(&Documents { ids: &put, vectors, sample_queries: None })?;
     }
     if let Change::Blind(change) = &mut change {
-        // Those whose record alone is another count as well.
-        pulled.put_again = pulled.put_again.max(change.set_records(mine.records)?);
+        change.set_records(records)?;
     }
     if change.documents() == 0 {
         return Err(ClientError::NothingLeft(pulled.deleted_again));
     }
-    change.commit_repeated(&mine.changes, rng)?;
+    pulled.put_again = change.commit_repeated(&mine.changes, rng)?;
     Ok(pulled)
 }
 
 /// What only this copy has.
 struct Mine {
     changes: Changes,
-    /// Documents that it put, and their vectors.
+    /// Documents whose vector or record it changed, their vectors, and the records they have.
+    ids: Vec<String>,
+    vectors: Option<VectorSet>,
+    records: HashMap<String, GivenRecord>,
+}
+
+/// What is repeated.
+struct Again {
     put: Vec<String>,
     vectors: Option<VectorSet>,
-    /// The records they have, or that they have none.
     records: Vec<(String, GivenRecord)>,
 }
 
@@ -188,33 +194,49 @@ impl Mine {
             common,
             ours: shard_protocol::Revision(ours.generation),
         })?;
-        let is_put = |id: &str| changes.everything || changes.documents.get(id) == Some(&Fate::Put);
-        let (put, vectors) = documents_where(transaction.vault(), before, is_put)?;
-        let records = records_of(transaction.vault(), before, &put)?;
-        Ok(Self { changes, put, vectors, records })
+        let is_mine = |id: &str| changes.has_put(id) || changes.has_recorded(id);
+        let (ids, vectors) = documents_where(transaction.vault(), before, is_mine)?;
+        let records = records_of(transaction.vault(), before, &ids)?.into_iter().collect();
+        Ok(Self { changes, ids, vectors, records })
     }
 
-    /// Leaves out what another copy has repeated already.
-    fn leave_out(&mut self, theirs: &Changes) -> Result<(), ClientError> {
-        self.changes.without(&theirs.commits);
-        let changes = &self.changes;
-        let stays = |id: &String| match changes.documents.get(id) {
-            Some(fate) => *fate == Fate::Put,
-            None => changes.everything,
+    /// Whether the other copy changed the same of a document: its vector, its record, or whether it is
+    /// there. `is_there`: whether the other copy has it.
+    fn is_contested(&self, id: &str, is_there: bool, theirs: &Changes) -> bool {
+        let mine = &self.changes;
+        let is_theirs = |from: &CommitName| !mine.commits.contains(from);
+        let put = match theirs.origins.get(id) {
+            Some(from) => is_theirs(from),
+            None => is_there && theirs.first.as_ref().is_some_and(is_theirs),
         };
-        if self.put.iter().all(stays) {
-            return Ok(());
+        let recorded = theirs.records.get(id).is_some_and(is_theirs);
+        let has_put = mine.everything || mine.documents.contains_key(id);
+        put && has_put || recorded && mine.records.contains_key(id)
+    }
+
+    /// What is to be repeated, given the places that the documents have in the other copy: what this copy
+    /// changed of a document that is there, and all of one that is not.
+    fn again(&mut self, places: &[Option<u32>]) -> Result<Again, ClientError> {
+        let (mut rows, mut records) = (Vec::new(), Vec::new());
+        for (at, (id, place)) in self.ids.iter().zip(places).enumerate() {
+            let (put, recorded) = (self.changes.has_put(id), self.changes.has_recorded(id));
+            let comes_back = (put || recorded) && place.is_none();
+            if put || comes_back {
+                rows.push(at);
+            }
+            if recorded || comes_back {
+                records.extend(self.records.remove_entry(id));
+            }
         }
-        let Some(vectors) = self.vectors.take() else { return Ok(()) };
-        let rows: Vec<usize> = (0..self.put.len()).filter(|&at| stays(&self.put[at])).collect();
-        let values: Vec<f32> = rows.iter().flat_map(|&at| vectors.row(at)).copied().collect();
-        self.put = rows.iter().map(|&at| self.put[at].clone()).collect();
-        let stays: std::collections::HashSet<&String> = self.put.iter().collect();
-        self.records.retain(|(id, _)| stays.contains(id));
-        if !rows.is_empty() {
-            self.vectors = Some(VectorSet::new(vectors.width(), values)?);
-        }
-        Ok(())
+        let put = rows.iter().map(|&at| self.ids[at].clone()).collect();
+        let vectors = match self.vectors.take().filter(|_| !rows.is_empty()) {
+            Some(vectors) => {
+                let values = rows.iter().flat_map(|&at| vectors.row(at)).copied().collect();
+                Some(VectorSet::new(vectors.width(), values)?)
+            }
+            None => None,
+        };
+        Ok(Again { put, vectors, records })
     }
 
     /// Documents of a fate.

@@ -8,8 +8,8 @@ use shard_server::Server;
 use shard_store::MemoryRows;
 
 use super::*;
-use crate::blind::compact;
 use crate::blind::tests::{World, contents, vector};
+use crate::blind::{Record, compact, set_records, stored_records};
 use crate::collection::rekey;
 use crate::progress::UNWATCHED;
 use crate::remote::claim::take;
@@ -139,4 +139,108 @@ fn an_epoch_or_a_compaction_of_one_copy_is_given_up_in_a_merge() {
     two.check();
     let (theirs, merged) = (one.collection(), two.collection());
     assert_eq!((merged.epoch(), merged.context()), (theirs.epoch(), theirs.context()));
+}
+
+fn set(world: &mut World, id: &str, bytes: &[u8]) {
+    let record = Record { id: id.to_owned(), bytes: bytes.to_vec() };
+    assert_eq!(set_records(&mut world.vault, vec![record], &mut world.rng).unwrap(), 1);
+}
+
+fn records(world: &World) -> Vec<(String, Vec<u8>)> {
+    let stored = stored_records(&world.vault).unwrap();
+    let mut stored: Vec<_> = stored.into_iter().map(|record| (record.id, record.bytes)).collect();
+    stored.sort();
+    stored
+}
+
+/// A record for every byte.
+fn of(given: &[(&str, u8)]) -> Vec<(String, Vec<u8>)> {
+    given.iter().map(|&(id, byte)| (id.to_owned(), vec![byte])).collect()
+}
+
+/// Two copies of a published vault where one document of two has a record.
+fn two_with_records(server: &Told) -> (World, World) {
+    let mut one = World::with(20);
+    set(&mut one, "doc-003", &[1]);
+    server.publish(&one);
+    let two = one.copy(11);
+    (one, two)
+}
+
+#[test]
+fn a_vector_of_one_copy_and_a_record_of_the_other_both_survive() {
+    for vector_first in [true, false] {
+        let server = Told::new();
+        let (mut one, mut two) = two_with_records(&server);
+        let (vectors, recorder) =
+            if vector_first { (&mut one, &mut two) } else { (&mut two, &mut one) };
+        // With a record of before, and with none.
+        vectors.put([new(3, 100, 1.0), new(4, 101, 1.0)].into_iter());
+        set(recorder, "doc-003", &[2]);
+        set(recorder, "doc-004", &[3]);
+        let model = vectors.model.clone();
+        server.publish(&one);
+        let pulled = pull(&mut two.vault, &server, UNWATCHED, &mut two.rng).unwrap();
+        assert_eq!((pulled.put_again, pulled.contested), (2, 0), "{vector_first}");
+        two.model = model;
+        two.check();
+        assert_eq!(records(&two), of(&[("doc-003", 2), ("doc-004", 3)]), "{vector_first}");
+    }
+}
+
+#[test]
+fn what_both_changed_of_a_document_is_this_copys_and_documents_count_once() {
+    let server = Told::new();
+    let (mut one, mut two) = two_with_records(&server);
+    set(&mut one, "doc-003", &[2]);
+    set(&mut one, "doc-005", &[2]);
+    one.put([new(6, 100, 1.0), new(7, 101, 1.0)].into_iter());
+    server.publish(&one);
+    set(&mut two, "doc-003", &[4]);
+    set(&mut two, "doc-006", &[5]);
+    two.put([new(3, 110, 1.0), new(7, 111, 1.0), new(50, 112, 1.0)].into_iter());
+    set(&mut two, "doc-050", &[6]);
+    let mut expected = one.model.clone();
+    for id in ["doc-003", "doc-007", "doc-050"] {
+        expected.insert(id.to_owned(), two.model[id].clone());
+    }
+    let pulled = pull(&mut two.vault, &server, UNWATCHED, &mut two.rng).unwrap();
+    // Documents 3, 6, 7 and 50; both have another record of 3 and another vector of 7.
+    assert_eq!((pulled.put_again, pulled.contested), (4, 2));
+    two.model = expected;
+    two.check();
+    let all = [("doc-003", 4), ("doc-005", 2), ("doc-006", 5), ("doc-050", 6)];
+    assert_eq!(records(&two), of(&all));
+    // The other copy takes the merge as it is.
+    server.publish(&two);
+    pull(&mut one.vault, &server, UNWATCHED, &mut one.rng).unwrap();
+    assert_eq!(records(&one), of(&all));
+}
+
+#[test]
+fn a_changed_document_that_the_other_copy_deleted_comes_back_whole() {
+    let server = Told::new();
+    let (mut one, mut two) = two_with_records(&server);
+    one.delete([3, 4].into_iter());
+    server.publish(&one);
+    two.put([new(3, 100, 1.0)].into_iter());
+    set(&mut two, "doc-004", &[7]);
+    let pulled = pull(&mut two.vault, &server, UNWATCHED, &mut two.rng).unwrap();
+    assert_eq!((pulled.put_again, pulled.contested), (2, 2));
+    two.check();
+    assert_eq!(records(&two), of(&[("doc-003", 1), ("doc-004", 7)]));
+}
+
+#[test]
+fn a_document_that_was_deleted_and_put_again_has_lost_its_record() {
+    let server = Told::new();
+    let (mut one, mut two) = two_with_records(&server);
+    set(&mut one, "doc-004", &[2]);
+    server.publish(&one);
+    two.delete([3].into_iter());
+    two.put([new(3, 100, 1.0)].into_iter());
+    let pulled = pull(&mut two.vault, &server, UNWATCHED, &mut two.rng).unwrap();
+    assert_eq!((pulled.put_again, pulled.contested), (1, 0));
+    two.check();
+    assert_eq!(records(&two), of(&[("doc-004", 2)]));
 }
