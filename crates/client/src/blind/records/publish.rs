@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use shard_protocol::{BlobName, Leak, Limits, PutBlob, PutBlobs, RecordList, declassify};
+use shard_rlwe::blind::RecordShape;
 
 use super::slot::SLOT_BYTES;
 use crate::blind::BlindCollection;
-use crate::blind::seal::Subject;
+use crate::blind::seal::{SEAL_BYTES, Subject};
 use crate::error::ClientError;
 use crate::progress::{Progress, Watch};
 use crate::transport::{Channel, accepted};
@@ -31,13 +32,13 @@ pub(crate) fn send_records(
         (0..records.page_count() as u32).map(|page| collection.page_name(records, page)).collect();
     let missing: Vec<u32> = (0..)
         .zip(&names)
-        .filter(|(_, name)| !kept.contains_key(&BlobName::page(**name)))
+        .filter(|(_, name)| kept.get(&BlobName::page(**name)) != Some(&page_bytes(shape)))
         .map(|(page, _)| page)
         .collect();
     let hints: Vec<usize> = (0..shape.segments())
         .filter(|&segment| {
             let name = collection.record_hint_name(records, shape, segment);
-            !kept.contains_key(&BlobName::record_hint(name))
+            kept.get(&BlobName::record_hint(name)) != Some(&hint_bytes(shape))
         })
         .collect();
     // A hint costs what its pages cost to send, or so.
@@ -81,6 +82,16 @@ pub(crate) fn send_records(
     Ok(bytes)
 }
 
+/// Bytes of a page on a server. A blob of the right name and another length was cut off, and is sent again.
+fn page_bytes(shape: &RecordShape) -> u64 {
+    shape.page_bytes() as u64
+}
+
+/// Bytes of a hint on a server.
+fn hint_bytes(shape: &RecordShape) -> u64 {
+    (shape.hint_bytes() + SEAL_BYTES) as u64
+}
+
 /// Pages as they are stored, sealed slot by slot.
 fn sealed_pages(snapshot: &Snapshot, pages: &[u32]) -> Result<Vec<Vec<u8>>, ClientError> {
     let mut sealed = Vec::with_capacity(pages.len());
@@ -110,5 +121,17 @@ pub(crate) fn records_are_whole(
     collection: &BlindCollection,
     kept: &BTreeMap<BlobName, u64>,
 ) -> Result<bool, ClientError> {
-    Ok(record_blobs(collection)?.iter().all(|name| kept.contains_key(name)))
+    let Some(records) = &collection.records else { return Ok(true) };
+    let shape = collection.record_keys()?.shape();
+    let is_page = |page| {
+        let name = BlobName::page(collection.page_name(records, page));
+        kept.get(&name) == Some(&page_bytes(shape))
+    };
+    let is_hint = |segment| {
+        let name = BlobName::record_hint(collection.record_hint_name(records, shape, segment));
+        kept.get(&name) == Some(&hint_bytes(shape))
+    };
+    Ok((0..records.page_count() as u32).all(is_page)
+        && (0..shape.segments()).all(is_hint)
+        && kept.contains_key(&BlobName::records(collection.commit())))
 }
