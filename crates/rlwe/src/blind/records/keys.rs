@@ -250,8 +250,27 @@ impl FetchOpening {
     }
 }
 
-/// `round(p x / q) mod p`.
+/// `round(x / Delta) mod p`, with `x` taken between `-q / 2` and `q / 2`: a word counts `Delta` and not `q / p`,
+/// so the room for errors is the same on both sides of every word, but for the `p Delta - q < 2^14` where they
+/// wrap around.
 fn word_of(residue: u64) -> u16 {
-    let scaled = (u128::from(residue) << WORD_BITS) + u128::from(MODULUS / 2);
-    (scaled / u128::from(MODULUS)) as u16
+    let centred =
+        if residue > MODULUS / 2 { residue as i64 - MODULUS as i64 } else { residue as i64 };
+    (centred + DELTA as i64 / 2).div_euclid(DELTA as i64) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_has_the_same_room_on_both_sides() {
+        let (delta, room) = (DELTA as i64, DELTA as i64 / 2 - (1 << 14));
+        for word in [i16::MIN, -32_767, -2, -1, 0, 1, 2, 12_345, 32_766, i16::MAX] {
+            for error in [-room, -1, 0, 1, room] {
+                let residue = (i64::from(word) * delta + error).rem_euclid(MODULUS as i64);
+                assert_eq!(word_of(residue as u64), word as u16, "{word} and {error}");
+            }
+        }
+    }
 }

@@ -153,6 +153,16 @@ impl RecordShape {
         self.words() * Block::byte_len(self.all_tiles())
     }
 
+    /// Bytes that a segment takes there.
+    pub fn segment_bytes(&self, segment: usize) -> usize {
+        self.words() * Block::byte_len(self.tiles_of(segment))
+    }
+
+    /// Residues of all segments that a query is multiplied with.
+    pub fn residues(&self) -> usize {
+        self.words() * self.all_tiles() * DEGREE
+    }
+
     /// The deviation of an opened word before it is rounded, by the formula above.
     pub fn word_error(&self) -> f64 {
         let p = 2_f64.powi(WORD_BITS as i32);
