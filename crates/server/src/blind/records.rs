@@ -22,9 +22,6 @@ const TILE_PAGES: usize = DEGREE / PAGE_SLOTS;
 /// Words of a part of a pass: a millisecond of one core.
 const PART: usize = 48;
 
-/// Bytes of a residue in memory.
-const RESIDUE_BYTES: usize = 6;
-
 /// A segment in memory.
 type HeldSegment = Taking<Segment>;
 
@@ -53,7 +50,7 @@ impl HeldRecords {
             held.is_none_or(|(_, names)| *names != list.names()[shape.pages_of(*number)])
         };
         let new = (0..shape.segments()).filter(is_new);
-        new.map(|number| segment_bytes(shape, number)).sum()
+        new.map(|number| shape.segment_bytes(number)).sum()
     }
 
     /// What is held of a segment of a list, if it has as many tiles, with the names of its pages.
@@ -80,11 +77,6 @@ impl HeldRecords {
         let words = part * PART..((part + 1) * PART).min(words);
         self.evaluator.answer_part(segment, &self.segments[segment].value, words, queries)
     }
-}
-
-/// Memory of a segment.
-fn segment_bytes(shape: &RecordShape, number: usize) -> usize {
-    shape.words() * shape.tiles_of(number) * DEGREE * RESIDUE_BYTES
 }
 
 impl Server {
@@ -137,7 +129,7 @@ impl Server {
                     segment.put(tile, &self.load_pages(collection, commit, names, shape)?);
                 }
             }
-            segments.push(Arc::new(reserved.hold(segment, segment_bytes(shape, number))));
+            segments.push(Arc::new(reserved.hold(segment, shape.segment_bytes(number))));
         }
         let (names, passes) = (list.names().to_vec(), Passes::new(tally.clone()));
         Ok(HeldRecords { names, segments, evaluator: RecordServer::new(*shape), passes })
@@ -192,7 +184,7 @@ impl Server {
     ) -> Result<BlindAnswer, ServerError> {
         let records = held.records.as_ref().ok_or(ServerError::NoRecords(query.commit()))?;
         let (queries, shape) = (query.queries().len(), records.shape());
-        self.admit_products(shape.memory_bytes() / RESIDUE_BYTES, queries, shape.answer_bytes())?;
+        self.admit_products(shape.residues(), queries, shape.answer_bytes())?;
         timed(&mut stages.score, || {
             let prepare = |bytes: &Vec<u8>| records.evaluator.prepare(bytes);
             let queries: Vec<PreparedFetch> =
