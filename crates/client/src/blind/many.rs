@@ -47,10 +47,15 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
     }
 }
 
-/// Queries of a message, so that neither it nor its answer nor the work is too large for a server.
+/// Searches of a message.
 fn most_together(collection: &BlindCollection) -> usize {
     let (shape, blocks) = (collection.shape(), collection.blocks().len().max(1));
     let bytes = shape.query_bytes().max(shape.answer_bytes(blocks));
-    let residues = blocks * shape.tiles() * DEGREE;
+    most_of(bytes, blocks * shape.tiles() * DEGREE)
+}
+
+/// Queries of a message, so that neither it nor its answer nor the work is too large for a server: by the
+/// bytes of a query or its answer, and the residues that a query is multiplied with, neither of which is zero.
+pub(super) fn most_of(bytes: usize, residues: usize) -> usize {
     BlindQuery::MOST.min(MESSAGE_BYTES / bytes).min(RESIDUES / residues).max(1)
 }

@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 use super::index::Records;
 use super::slot::{SlotContent, open_page, page_of, slots_in};
 use crate::blind::hints::outdated;
+use crate::blind::many::most_of;
 use crate::blind::{BlindCollection, BlindSearcher, contradiction};
 use crate::error::ClientError;
 use crate::progress::{UNWATCHED, Watch};
@@ -49,12 +50,18 @@ pub struct FetchCost {
 }
 
 /// Records that were fetched.
-#[derive(Debug)]
 pub struct Fetched {
     /// In the order of the ids; `None` where a document has no record.
     pub records: Vec<Option<Vec<u8>>>,
     /// What it took.
     pub cost: FetchCost,
+}
+
+impl std::fmt::Debug for Fetched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let found = self.records.iter().flatten().count();
+        write!(f, "Fetched({found} of {} records, {:?})", self.records.len(), self.cost)
+    }
 }
 
 impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
@@ -141,7 +148,9 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         let mut contents = Vec::with_capacity(wanted.len());
         // All messages are sent whatever is found wrong on the way, and told of at the end.
         let mut sound = true;
-        for wanted in wanted.chunks(BlindQuery::MOST) {
+        let bytes = shape.query_bytes().max(shape.answer_bytes());
+        let together = most_of(bytes, shape.residues());
+        for wanted in wanted.chunks(together) {
             let mut sent: Vec<(usize, usize, FetchOpening)> = Vec::with_capacity(wanted.len());
             let mut queries = Vec::with_capacity(wanted.len());
             for &slot in wanted {
