@@ -15,7 +15,7 @@ use crate::error::ClientError;
 use crate::vault::{Slot, Snapshot, Transaction};
 
 /// Pages that are in memory at once.
-const PAGES_AT_ONCE: usize = 256;
+pub(super) const PAGES_AT_ONCE: usize = 256;
 
 /// Records that are being changed.
 pub(in crate::blind) struct RecordChange {

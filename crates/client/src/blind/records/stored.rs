@@ -6,7 +6,7 @@ use shard_rlwe::blind::PAGE_SLOTS;
 use zeroize::Zeroizing;
 
 use super::Record;
-use super::change::read_pages;
+use super::change::{PAGES_AT_ONCE, read_pages};
 use super::slot::{SlotContent, page_of};
 #[cfg(feature = "remote")]
 use crate::blind::GivenRecord;
@@ -14,9 +14,6 @@ use crate::blind::{BlindCollection, contradiction};
 use crate::error::ClientError;
 use crate::progress::{Progress, Watch};
 use crate::vault::{Slot, Snapshot, Vault, VaultAccess};
-
-/// Pages that are in memory at once.
-const PAGES_AT_ONCE: usize = 256;
 
 /// The records of rows, in their order; `None` where a row has none.
 pub(in crate::blind) fn read_records(
