@@ -66,7 +66,7 @@ pub(crate) fn fetch_blobs(
         Asking::Owner => FetchBlobs::new(disclosed).encode(),
         Asking::Anybody => FetchSharedMany::new(disclosed).encode(),
     };
-    Ok(exchange_blobs(transport, message, names.len())?.0)
+    Ok(exchange_blobs(transport, message, names.len())?.0.blobs)
 }
 
 /// Sends a message that asks for a number of blobs: those of the first of them, at least one, and the bytes
@@ -75,11 +75,11 @@ pub(crate) fn exchange_blobs(
     transport: &dyn Channel,
     message: Vec<u8>,
     asked: usize,
-) -> Result<(Vec<Option<Vec<u8>>>, usize), ClientError> {
+) -> Result<(Blobs, usize), ClientError> {
     let limits = Limits::default();
     let answer = exchange(transport, message, &limits)?;
-    let came = Blobs::decode(&answer, &limits)?.blobs;
-    if came.is_empty() || came.len() > asked {
+    let came = Blobs::decode(&answer, &limits)?;
+    if !(1..=asked).contains(&came.blobs.len()) {
         return Err(DecodeError::Invalid("another number of blobs than asked for").into());
     }
     Ok((came, answer.len()))

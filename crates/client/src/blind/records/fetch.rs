@@ -213,7 +213,7 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
             cost.bytes_up += message.len();
             let (came, bytes) = exchange_blobs(self.transport(), message, asked.len())?;
             cost.bytes_down += bytes;
-            for (&page, blob) in asked.iter().zip(&came) {
+            for (&page, blob) in asked.iter().zip(&came.blobs) {
                 let blob = blob.as_ref().ok_or_else(outdated)?;
                 let by = records.sealed_by(slots_in(page).start);
                 let slots = open_page(collection.sealer(), page, by, blob);
@@ -221,7 +221,7 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
                 let numbered = slots_in(page).zip(slots.into_iter().flatten());
                 held.extend(numbered.filter(|(slot, _)| is_wanted.contains(slot)));
             }
-            rest = &rest[came.len()..];
+            rest = &rest[came.blobs.len()..];
         }
         let contents: Option<Vec<SlotContent>> =
             wanted.iter().map(|slot| held.get(slot).cloned()).collect();
