@@ -22,6 +22,7 @@ use crate::commands::refit::Refit;
 use crate::commands::rekey::Rekey;
 use crate::commands::serve::Serve;
 use crate::commands::token::TokenCommand;
+use crate::commands::verify::Verify;
 use crate::remote::{ConnectionArguments, ServerArguments, VectorArguments};
 
 /// Private dense retrieval: the server ranks vectors it cannot read for queries it cannot see.
@@ -371,18 +372,6 @@ pub struct Status {
     pub server: Option<ServerAddress>,
     #[command(flatten)]
     pub connection: ConnectionArguments,
-}
-
-#[derive(Args)]
-pub struct Verify {
-    /// The vault, the server's directory, or a snapshot
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
-    /// Key file of the vault [default: its passphrase, SHARD_PASSPHRASE or asked for]
-    #[arg(long, value_name = "FILE")]
-    pub key_file: Option<PathBuf>,
-    #[command(flatten)]
-    pub vectors_from: VectorArguments,
 }
 
 #[derive(Args)]

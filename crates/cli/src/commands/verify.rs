@@ -1,13 +1,27 @@
 //! `shard verify`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use clap::Args;
 use serde_json::json;
 
-use crate::args::{VaultArguments, Verify};
+use crate::args::VaultArguments;
 use crate::output::{Output, bytes, follow, grouped, printable, progress};
 use crate::place::is_vault;
+use crate::remote::VectorArguments;
+
+#[derive(Args)]
+pub struct Verify {
+    /// The vault, the server's directory, or a snapshot
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Key file of the vault [default: its passphrase, SHARD_PASSPHRASE or asked for]
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub vectors_from: VectorArguments,
+}
 
 pub fn run(arguments: &Verify, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);

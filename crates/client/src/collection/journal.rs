@@ -18,7 +18,9 @@ use crate::error::ClientError;
 use crate::payload::{PayloadError, Reader, Writer};
 use crate::vault::{Slot, Snapshot, Transaction};
 
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// Before documents had records.
+const WITHOUT_RECORDS: u16 = 1;
 
 /// Commits whose journal is kept.
 const KEPT: usize = 512;
@@ -119,10 +121,12 @@ impl Journal {
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, PayloadError> {
-        let mut reader = Reader::new(bytes, VERSION)?;
+        let earlier = bytes.starts_with(&WITHOUT_RECORDS.to_le_bytes());
+        let mut reader = Reader::new(bytes, if earlier { WITHOUT_RECORDS } else { VERSION })?;
         let kind = reader.u64()?;
         let mut ids = || (0..reader.size()?).map(|_| reader.string()).collect::<Result<_, _>>();
-        let (put, deleted, recorded): (Vec<_>, Vec<_>, Vec<_>) = (ids()?, ids()?, ids()?);
+        let (put, deleted): (Vec<_>, Vec<_>) = (ids()?, ids()?);
+        let recorded = if earlier { Vec::new() } else { ids()? };
         let journal = match kind {
             0 => Self::Documents { put, deleted, recorded },
             1 => Self::Everything,
