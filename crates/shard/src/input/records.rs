@@ -1,7 +1,10 @@
 //! Records of documents from JSON lines: whatever has an `id`, the whole line as it stands.
 
+use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
+
+use serde::de::IgnoredAny;
 
 use super::collect::{check_distinct, check_not_empty};
 use super::error::{InputError, Record as At};
@@ -9,9 +12,12 @@ use super::jsonl::{self, Id};
 use super::lines::Lines;
 use crate::Record;
 
+/// An object: with only its first field, a list would do as well.
 #[derive(serde::Deserialize)]
 struct Line {
     id: Id,
+    #[serde(flatten)]
+    _others: HashMap<String, IgnoredAny>,
 }
 
 /// Reads one record per line. Blank lines are skipped.
@@ -22,7 +28,7 @@ pub fn records_from(reader: impl BufRead) -> Result<Vec<Record>, InputError> {
         if line.trim().is_empty() {
             continue;
         }
-        let Line { id: Id(id) } = jsonl::parse(number, line)?;
+        let Line { id: Id(id), .. } = jsonl::parse(number, line)?;
         check_not_empty(&id, At::Line(number))?;
         records.push(Record { id, bytes: line.trim_end_matches(['\r', '\n']).into() });
         places.push(At::Line(number));
