@@ -3,8 +3,8 @@
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::keys::{BLOCK_RANK, Keys, Prf, ternary_secret};
-use super::modulus::{DEGREE, MODULUS, Switch, centred, reduce_signed, subtract, transform};
+use super::keys::{BLOCK_RANK, Keys, Prf, take_pad, ternary_secret};
+use super::modulus::{DEGREE, MODULUS, Switch, centred, reduce_signed, transform};
 use super::scale::Grid;
 use super::shape::HINT_BITS;
 use super::words::Block;
@@ -127,18 +127,7 @@ impl Keys {
                 *value = reduce_signed(*value as i64 + error);
             });
             transform().forward(&mut values);
-            let mut pads = Zeroizing::new(vec![0_u64; DEGREE]);
-            for (column, secret) in self.block_matrix.iter().zip(&secrets) {
-                transform().multiply_accumulate(&mut pads, &column[t], secret);
-            }
-            dispatch(
-                #[inline(always)]
-                || {
-                    for (value, &pad) in values.iter_mut().zip(pads.iter()) {
-                        *value = subtract(*value, pad);
-                    }
-                },
-            );
+            take_pad(&mut values, t, &self.block_matrix, &secrets);
             block.put(t, &values);
         }
         (tag, block)

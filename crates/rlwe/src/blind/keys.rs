@@ -5,7 +5,7 @@ use sha2::Sha256;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::kernel::Fold;
-use super::modulus::{DEGREE, MODULUS, inverse_of, reduce_signed, transform};
+use super::modulus::{DEGREE, MODULUS, inverse_of, reduce_signed, subtract, transform};
 use super::shape::Shape;
 use crate::sample::{Stream, fill_trits, fill_uniform, wipe};
 use crate::simd::dispatch;
@@ -131,6 +131,27 @@ pub(super) fn ternary_secret(seed: &[u8; 32], at: usize) -> Zeroizing<Vec<u64>> 
     let secret = evaluations_of(&trits);
     wipe(&mut trits);
     secret
+}
+
+/// Takes the pad of polynomial `t`, `sum_i a_i[t] s_i`, from evaluations.
+pub(super) fn take_pad(
+    values: &mut [u64],
+    t: usize,
+    matrix: &[Vec<Vec<u64>>],
+    secrets: &[Zeroizing<Vec<u64>>],
+) {
+    let mut pad = Zeroizing::new(vec![0_u64; DEGREE]);
+    for (column, secret) in matrix.iter().zip(secrets) {
+        transform().multiply_accumulate(&mut pad, &column[t], secret);
+    }
+    dispatch(
+        #[inline(always)]
+        || {
+            for (value, &pad) in values.iter_mut().zip(pad.iter()) {
+                *value = subtract(*value, pad);
+            }
+        },
+    );
 }
 
 /// A secret of ternary coefficients, as evaluations.

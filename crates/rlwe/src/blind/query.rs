@@ -4,8 +4,8 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 use super::block::{BlockSecrets, Tag};
 use super::evaluate::{Answer, Forged};
-use super::keys::{BLOCK_RANK, Keys, Prf, ternary_secret};
-use super::modulus::{DEGREE, MODULUS, add, centred, reduce_signed, subtract, transform};
+use super::keys::{BLOCK_RANK, Keys, Prf, take_pad, ternary_secret};
+use super::modulus::{DEGREE, MODULUS, add, centred, reduce_signed, transform};
 use super::scale::{Grid, RANGE, ROOM};
 use super::words::{Block, Factor};
 use crate::sample::{EntropyError, Stream, each_error, fill_from_os};
@@ -138,14 +138,7 @@ impl Keys {
             for (product, column) in products.iter_mut().zip(&self.block_matrix) {
                 transform().multiply_accumulate(product, &column[t], &values);
             }
-            let mut pad = Zeroizing::new(vec![0_u64; DEGREE]);
-            for (column, secret) in self.query_matrix.iter().zip(&secrets) {
-                transform().multiply_accumulate(&mut pad, &column[t], secret);
-            }
-            values
-                .iter_mut()
-                .zip(pad.iter())
-                .for_each(|(value, &pad)| *value = subtract(*value, pad));
+            take_pad(&mut values, t, &self.query_matrix, &secrets);
             block.put(t, &values);
         }
         for (at, product) in products.iter().enumerate() {

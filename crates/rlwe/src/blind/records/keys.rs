@@ -3,10 +3,8 @@
 use rayon::prelude::*;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::super::keys::{EpochKey, Prf, evaluations_of};
-use super::super::modulus::{
-    DEGREE, MODULUS, Switch, add, reduce, reduce_signed, subtract, transform,
-};
+use super::super::keys::{EpochKey, Prf, evaluations_of, take_pad};
+use super::super::modulus::{DEGREE, MODULUS, Switch, add, reduce, reduce_signed, transform};
 use super::super::query::{EncryptedQuery, QueryEntropy};
 use super::super::shape::{HINT_BITS, SCORE_BITS};
 use super::super::words::Block;
@@ -112,10 +110,10 @@ impl RecordKeys {
             fill_trits(&mut trits[..], &key, Stream::Trits(at as u32));
             secrets.push(evaluations_of(&trits));
             // Coefficient 0 of s H is s_0 H_0 - sum_i s_(N - i) H_i.
-            let mut turned = trits.iter().rev().map(|trit| -trit).collect::<Vec<i8>>();
-            turned.rotate_right(1);
-            turned[0] = trits[0];
-            opening.secrets.push(turned);
+            let mut reversed = trits.iter().rev().map(|trit| -trit).collect::<Vec<i8>>();
+            reversed.rotate_right(1);
+            reversed[0] = trits[0];
+            opening.secrets.push(reversed);
         }
         let mut values = Zeroizing::new(vec![0_u64; DEGREE]);
         for t in 0..self.shape.tiles() {
@@ -128,14 +126,7 @@ impl RecordKeys {
                 *value = reduce_signed(*value as i64 + error);
             });
             transform().forward(&mut values);
-            let mut pad = Zeroizing::new(vec![0_u64; DEGREE]);
-            for (column, secret) in self.matrix.iter().zip(&secrets) {
-                transform().multiply_accumulate(&mut pad, &column[t], secret);
-            }
-            values
-                .iter_mut()
-                .zip(pad.iter())
-                .for_each(|(value, &pad)| *value = subtract(*value, pad));
+            take_pad(&mut values, t, &self.matrix, &secrets);
             block.put(t, &values);
         }
         (EncryptedQuery(block), opening)
