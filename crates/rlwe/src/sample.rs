@@ -239,19 +239,27 @@ const TRITS: usize = 5;
 /// are enough for all.
 ///
 /// # Panics
-/// For more values than a ring has coefficients.
+/// For more than 2048 values.
 pub(crate) fn fill_trits(values: &mut [i8], key: &[u8; 32], stream: Stream) {
-    const MOST: usize = 32_768_usize.div_ceil(TRITS);
+    const MOST: usize = 2048_usize.div_ceil(TRITS);
+    const DRAWN: usize = 512;
     let count = values.len().div_ceil(TRITS);
     let mut expander = Expander::new(key, stream);
-    let (mut drawn, mut kept) = ([0_u8; 512], [0_u8; MOST + 1]);
+    let (mut drawn, mut kept) = ([0_u8; DRAWN], [0_u8; MOST + DRAWN]);
     let mut filled = 0;
     while filled < count {
         drawn.fill(0);
         expander.0.apply_keystream(&mut drawn);
-        for &byte in &drawn {
-            kept[filled] = byte;
-            filled += usize::from(byte < 243 && filled < count);
+        for eight in drawn.as_chunks::<8>().0 {
+            if eight.iter().all(|&byte| byte < 243) {
+                kept[filled..filled + 8].copy_from_slice(eight);
+                filled += 8;
+            } else {
+                for &byte in eight {
+                    kept[filled] = byte;
+                    filled += usize::from(byte < 243);
+                }
+            }
         }
     }
     for digits in values.chunks_mut(count) {
@@ -267,7 +275,7 @@ pub(crate) fn fill_trits(values: &mut [i8], key: &[u8; 32], stream: Stream) {
         );
     }
     wipe(&mut drawn);
-    wipe(&mut kept[..count]);
+    wipe(&mut kept[..filled]);
 }
 
 impl std::fmt::Debug for Entropy {

@@ -3,13 +3,13 @@
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-use super::keys::{BLOCK_RANK, Keys, Prf, take_pad, ternary_secret};
+use super::keys::{BLOCK_RANK, Keys, Prf, fill_secret, take_pad, ternary_secret};
 use super::modulus::{DEGREE, MODULUS, Switch, centred, reduce_signed, transform};
 use super::scale::Grid;
 use super::shape::HINT_BITS;
 use super::words::Block;
 use crate::pack::{PackError, pack, packed_len, unpack};
-use crate::sample::{Stream, each_error};
+use crate::sample::{Stream, each_error, wipe};
 use crate::simd::dispatch;
 
 /// Largest magnitude of an encoded coordinate: more than any scale gives.
@@ -206,9 +206,11 @@ impl Keys {
             transform().forward(&mut values);
             all.0.put(at, &values);
         }
-        for (at, secret) in self.secrets(tag).iter().enumerate() {
-            all.0.put(hints + at, secret);
+        for at in 0..BLOCK_RANK {
+            fill_secret(&mut values, &tag.0, at);
+            all.0.put(hints + at, &values);
         }
+        wipe(&mut values);
         Ok(all)
     }
 

@@ -126,11 +126,17 @@ impl Drop for Keys {
 
 /// Ternary secret number `at` of a seed, as evaluations.
 pub(super) fn ternary_secret(seed: &[u8; 32], at: usize) -> Zeroizing<Vec<u64>> {
+    let mut secret = Zeroizing::new(vec![0; DEGREE]);
+    fill_secret(&mut secret, seed, at);
+    secret
+}
+
+/// [`ternary_secret`] into existing memory.
+pub(super) fn fill_secret(secret: &mut [u64], seed: &[u8; 32], at: usize) {
     let mut trits = [0_i8; DEGREE];
     fill_trits(&mut trits, seed, Stream::Trits(at as u32));
-    let secret = evaluations_of(&trits);
+    fill_evaluations(secret, &trits);
     wipe(&mut trits);
-    secret
 }
 
 /// Takes the pad of polynomial `t`, `sum_i a_i[t] s_i`, from evaluations.
@@ -157,6 +163,11 @@ pub(super) fn take_pad(
 /// A secret of ternary coefficients, as evaluations.
 pub(super) fn evaluations_of(trits: &[i8; DEGREE]) -> Zeroizing<Vec<u64>> {
     let mut secret = Zeroizing::new(vec![0; DEGREE]);
+    fill_evaluations(&mut secret, trits);
+    secret
+}
+
+fn fill_evaluations(secret: &mut [u64], trits: &[i8; DEGREE]) {
     dispatch(
         #[inline(always)]
         || {
@@ -165,6 +176,5 @@ pub(super) fn evaluations_of(trits: &[i8; DEGREE]) -> Zeroizing<Vec<u64>> {
             }
         },
     );
-    transform().forward(&mut secret);
-    secret
+    transform().forward(secret);
 }
