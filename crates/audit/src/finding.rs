@@ -23,6 +23,8 @@ pub struct Finding {
     pub seed: u64,
     /// Rows of the data it was measured on.
     pub rows: usize,
+    /// Whether it follows from how things are built, and nothing was attacked for it.
+    pub constructed: bool,
 }
 
 impl Finding {
@@ -38,6 +40,7 @@ impl Finding {
             paper: None,
             seed: 0,
             rows: 0,
+            constructed: false,
         }
     }
 
@@ -59,6 +62,11 @@ impl Finding {
     /// With the seed and the number of rows.
     pub fn on(self, seed: u64, rows: usize) -> Self {
         Self { seed, rows, ..self }
+    }
+
+    /// As a figure that follows from the construction.
+    pub fn constructed(self) -> Self {
+        Self { constructed: true, ..self }
     }
 
     /// The value of a key of the setting.
