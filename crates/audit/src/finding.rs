@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 
+use crate::blind::limit::DETECTED_FROM;
+use crate::tools::statistics::{binomial_tail, deviations, interval_of_hits, mean};
+
 /// One figure: a metric of a channel under a setting.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Finding {
@@ -17,6 +20,8 @@ pub struct Finding {
     pub ci95: Option<[f64; 2]>,
     /// The value that guessing gives.
     pub chance: Option<f64>,
+    /// Of a share of hits: how many there were, of how many trials.
+    pub trials: Option<[usize; 2]>,
     /// The paper's figure for the same setting.
     pub paper: Option<f64>,
     /// The seed.
@@ -37,6 +42,7 @@ impl Finding {
             value,
             ci95: None,
             chance: None,
+            trials: None,
             paper: None,
             seed: 0,
             rows: 0,
@@ -47,6 +53,13 @@ impl Finding {
     /// With the interval.
     pub fn ci95(self, interval: [f64; 2]) -> Self {
         Self { ci95: Some(interval), ..self }
+    }
+
+    /// A share of hits, of which each is one and the others are zero, with Wilson's interval.
+    pub fn share(channel: &str, setting: impl Into<String>, metric: &str, hits: &[f64]) -> Self {
+        let count = hits.iter().filter(|&&hit| hit > 0.5).count();
+        let finding = Self::new(channel, setting, metric, mean(hits)).ci95(interval_of_hits(hits));
+        Self { trials: Some([count, hits.len()]), ..finding }
     }
 
     /// With the level of chance.
@@ -102,28 +115,75 @@ const ACCIDENT: f64 = 0.01;
 /// The most known pairs in a row's own cell with which a success still makes a channel open.
 pub const FEW_PAIRS: usize = 32;
 
+/// The probability with which a figure at chance may count as above it.
+const ALARM: f64 = 0.025;
+
+/// The probability with which a leak at the detection limit is seen.
+const SEEN: f64 = 0.95;
+
 impl Verdict {
     /// The verdict on a figure that unprotected vectors would have at `open`:
     /// - open when `value - chance >= 0.9 (open - chance)`, so also where chance is as good as no
     ///   protection;
-    /// - closed when the lower end of its interval is not above chance, or when there is no interval
-    ///   and the value is within a hundredth of that way;
+    /// - closed when guessing does as well with a probability above 2.5 %, or when there is nothing to
+    ///   tell that by and the value is within a hundredth of that way;
     /// - reduced otherwise.
     ///
     /// A figure without a level of chance has it at zero.
     pub fn of(finding: &Finding, open: f64) -> Self {
+        Self::of_best(finding, open, 1)
+    }
+
+    /// The verdict on the best of several figures. The best of `tried` that are all at chance exceeds
+    /// what one would: the probability is divided by their number.
+    pub fn of_best(finding: &Finding, open: f64, tried: usize) -> Self {
         let chance = finding.chance.unwrap_or(0.0);
-        let way = open - chance;
-        let at_chance = match finding.ci95 {
-            Some([low, _]) => low <= chance,
-            None => finding.value - chance <= ACCIDENT * way,
-        };
-        match finding.value - chance {
-            above if above >= AS_GOOD * way => Self::Open,
-            _ if at_chance => Self::Closed,
+        let (above, way) = (finding.value - chance, open - chance);
+        match above {
+            _ if above >= AS_GOOD * way => Self::Open,
+            _ if at_chance(finding, way, tried) => Self::Closed,
             _ => Self::Reduced,
         }
     }
+}
+
+/// Whether guessing does as well: of a share of hits by the binomial law, of other figures by their
+/// interval, widened from its two standard deviations to those that `tried` figures need.
+fn at_chance(finding: &Finding, way: f64, tried: usize) -> bool {
+    let chance = finding.chance.unwrap_or(0.0);
+    let alarm = ALARM / tried.max(1) as f64;
+    match (finding.trials, finding.ci95) {
+        (Some([hits, of]), _) if chance > 0.0 => binomial_tail(hits, of, chance) > alarm,
+        (_, Some([low, _])) => {
+            let wider = deviations(alarm) / deviations(ALARM);
+            finding.value - (finding.value - low) * wider <= chance
+        }
+        (_, None) => finding.value - chance <= ACCIDENT * way,
+    }
+}
+
+/// How large a figure would have had to be, for the same trials, to be told from chance with a
+/// probability of 95 %: the detection limit. `None` where there is nothing to tell it by.
+///
+/// Of a share of hits: the alarm is at the fewest hits `h` that guessing reaches with a probability of
+/// at most 2.5 % by the number of figures; the limit is the rate that gives `h` hits or more with 95 %.
+/// Of other figures: as many standard deviations above chance as the two probabilities take.
+fn detection_limit(finding: &Finding, tried: usize) -> Option<f64> {
+    let chance = finding.chance.unwrap_or(0.0);
+    let alarm = ALARM / tried.max(1) as f64;
+    if let Some([_, of]) = finding.trials.filter(|_| chance > 0.0) {
+        let hits = (0..=of).find(|&hits| binomial_tail(hits, of, chance) <= alarm)?;
+        let (mut low, mut high) = (chance, 1.0);
+        for _ in 0..50 {
+            let middle = (low + high) / 2.0;
+            let seen = binomial_tail(hits, of, middle) >= SEEN;
+            *(if seen { &mut high } else { &mut low }) = middle;
+        }
+        return Some(high);
+    }
+    let [low, high] = finding.ci95?;
+    let deviation = (high - low) / (2.0 * deviations(ALARM));
+    Some(chance + deviation * (deviations(alarm) + deviations(1.0 - SEEN)))
 }
 
 /// A channel of the audit, or a table of the paper.
@@ -162,9 +222,11 @@ impl Section {
     /// Rests the verdict on the findings that `counts` picks, which unprotected vectors would have
     /// at `open`. The headline is the one that is open with the fewest known pairs, no more than
     /// [`FEW_PAIRS`]; else the one farthest above chance, which is then reduced at most. Of equals
-    /// it is the first.
+    /// it is the first. Chance is that of the best of all that were picked, and a verdict of closed
+    /// comes with the detection limit.
     pub fn rest_on(&mut self, open: f64, counts: impl Fn(&Finding) -> bool) {
         let judged = || self.findings.iter().enumerate().filter(|(_, finding)| counts(finding));
+        let tried = judged().count();
         let cheapest = judged()
             .filter(|(_, f)| f.pairs() <= FEW_PAIRS && Verdict::of(f, open) == Verdict::Open)
             .min_by_key(|(_, f)| f.pairs());
@@ -173,11 +235,25 @@ impl Section {
         if let Some((at, _)) = cheapest {
             (self.verdict, self.headline) = (Some(Verdict::Open), Some(at));
         } else if let Some((at, finding)) = farthest {
-            let verdict = match Verdict::of(finding, open) {
+            let verdict = match Verdict::of_best(finding, open, tried) {
                 Verdict::Open => Verdict::Reduced,
                 other => other,
             };
             (self.verdict, self.headline) = (Some(verdict), Some(at));
+            self.add_detection_limit(tried);
+        }
+    }
+
+    /// Adds how weak a leak the headline, the best of `tried` figures, would have shown, where the
+    /// verdict is closed.
+    pub(crate) fn add_detection_limit(&mut self, tried: usize) {
+        let Some(finding) = self.headline.map(|at| &self.findings[at]) else { return };
+        let closed = self.verdict == Some(Verdict::Closed);
+        if let Some(limit) = detection_limit(finding, tried).filter(|_| closed) {
+            let setting = finding.setting.clone();
+            let limit = Finding::new(&self.name, setting, DETECTED_FROM, limit);
+            let limit = Finding { chance: finding.chance, ..limit };
+            self.findings.push(limit.on(finding.seed, finding.rows));
         }
     }
 }
@@ -228,6 +304,40 @@ mod tests {
         assert_eq!(verdict(0.504, None), Verdict::Closed);
         assert_eq!(verdict(0.51, None), Verdict::Reduced);
         assert_eq!(verdict(0.3, None), Verdict::Closed);
+    }
+
+    /// Hits of 128 trials where one in a hundred is chance.
+    fn share(hits: usize) -> Finding {
+        let hits: Vec<f64> = (0..128).map(|at| f64::from(u8::from(at < hits))).collect();
+        Finding::share("c", "", "recall_at_1", &hits).chance(0.01)
+    }
+
+    #[test]
+    fn the_best_of_many_may_be_better_by_accident() {
+        let verdict = |hits, tried| Verdict::of_best(&share(hits), 1.0, tried);
+        // Five of 128 come about by guessing once in a hundred times.
+        assert_eq!((verdict(4, 1), verdict(5, 1)), (Verdict::Closed, Verdict::Reduced));
+        assert_eq!((verdict(5, 20), verdict(8, 20)), (Verdict::Closed, Verdict::Reduced));
+        let area = finding(0, 0.53, Some([0.505, 0.555]));
+        assert_eq!(Verdict::of_best(&area, 1.0, 1), Verdict::Reduced);
+        assert_eq!(Verdict::of_best(&area, 1.0, 20), Verdict::Closed);
+    }
+
+    #[test]
+    fn closed_comes_with_what_would_have_been_seen() {
+        let mut section = Section::new("c", "C");
+        section.findings = vec![share(1), share(2)];
+        section.rest_on(1.0, |_| true);
+        assert_eq!((section.verdict, section.headline), (Some(Verdict::Closed), Some(1)));
+        let limit = section.findings.last().expect("a limit");
+        assert_eq!(limit.metric, DETECTED_FROM);
+        // At the limit the alarm goes off in 95 of 100 cases, and a little below in fewer.
+        let alarm = (0..).find(|&hits| Verdict::of_best(&share(hits), 1.0, 2) != Verdict::Closed);
+        let seen = |rate| binomial_tail(alarm.expect("an alarm"), 128, rate);
+        assert!((seen(limit.value) - 0.95).abs() < 1e-6, "{}", limit.value);
+        section.findings = vec![share(60)];
+        section.rest_on(1.0, |_| true);
+        assert_eq!((section.verdict, section.findings.len()), (Some(Verdict::Reduced), 1));
     }
 
     #[test]

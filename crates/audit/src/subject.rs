@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use shard_geometry::{Cells, OrthogonalKey, Pca, StructuredKey, Transform, VectorSet};
 
 use crate::tools::matrix::Matrix;
+use crate::tools::statistics::{generator, sample};
 use crate::view::{Release, ServerView};
 
 /// A judged collection, as tables are made from.
@@ -30,6 +31,49 @@ pub struct Corpus {
     pub qrels: crate::quality::Qrels,
 }
 
+/// Axes that an attacker fits, to all documents there are, also where some are attacked: fewer would
+/// give axes farther off, and a weaker attacker than there is.
+#[derive(Clone)]
+pub struct FittedAxes {
+    /// Those of two thirds of the documents.
+    pub reference: Pca,
+    /// Those of the other third.
+    pub auxiliary: Pca,
+    /// Whether each document of the subject is among the two thirds.
+    pub in_reference: Vec<bool>,
+}
+
+impl FittedAxes {
+    /// Divides all documents, of which the subject has those named.
+    ///
+    /// # Errors
+    /// When there are too few documents, or a decomposition does not converge.
+    pub fn fit(all: &VectorSet, subject: &[usize], seed: u64) -> anyhow::Result<Self> {
+        let order = sample(all.rows(), all.rows(), &mut generator(seed, AXES));
+        let (kept, held_out) = order.split_at(all.rows() * 2 / 3);
+        let fit = |rows: &[usize]| -> anyhow::Result<Pca> {
+            let values = rows.iter().flat_map(|&row| all.row(row)).copied().collect();
+            Ok(Pca::fit(&VectorSet::new(all.width(), values)?)?)
+        };
+        let mut kept_of_all = vec![false; all.rows()];
+        kept.iter().for_each(|&row| kept_of_all[row] = true);
+        Ok(Self {
+            reference: fit(kept)?,
+            auxiliary: fit(held_out)?,
+            in_reference: subject.iter().map(|&row| kept_of_all[row]).collect(),
+        })
+    }
+}
+
+impl std::fmt::Debug for FittedAxes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FittedAxes({} wide)", self.reference.width())
+    }
+}
+
+/// The purpose of the division's randomness.
+const AXES: u64 = 0x6178_6573_0001;
+
 /// A protected collection under audit.
 #[derive(Clone, Debug)]
 pub struct Subject {
@@ -37,6 +81,8 @@ pub struct Subject {
     pub vectors: Matrix,
     /// `V^T (x - mu)` of each, by falling variance.
     pub coordinates: Matrix,
+    /// The axes of attackers who have to fit their own; none where they would change nothing.
+    pub axes: Option<FittedAxes>,
     /// Coordinates of the prefix.
     pub prefix_width: usize,
     /// The cell of each document.
@@ -144,7 +190,6 @@ pub fn protect(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::statistics::generator;
 
     #[test]
     fn keys_keep_products_within_cells_and_only_there() {

@@ -6,7 +6,7 @@
 //! - *owner*: has the owner's axes. The paper's strengthened observer; also an attacker with the
 //!   whole collection and nothing else, since a fit is repeatable.
 //! - *reference*: has a corpus that holds the owner's documents and as many others. There are no
-//!   others at hand, so the axes are fitted to two thirds of the documents, from which targets,
+//!   others at hand, so the axes are fitted to two thirds of all documents, from which targets,
 //!   pairs and candidates are then taken. That is as far off: with documents alike, the covariance
 //!   of a share `s` of `N` differs from that of all like `sqrt((1 - s) / (s N))`, that of all and
 //!   `k` others like `sqrt(k / (N (N + k)))`, and both are `sqrt(1 / (2 N))` here.
@@ -14,14 +14,14 @@
 //!   are protected anew under axes of their own, and the attacker's are fitted to the other third.
 //!   The attacks do not depend on the family of keys, so fast ones are taken.
 
-use anyhow::Result;
-use shard_geometry::{Pca, VectorSet};
+use shard_geometry::Pca;
 
 use super::estimators::divided;
 use super::span::scale_by_medians;
-use crate::subject::{KeyFamily, Subject, coordinates, protect};
+use crate::finding::Finding;
+use crate::subject::{KeyFamily, Subject, protect};
 use crate::tools::matrix::Matrix;
-use crate::tools::statistics::{generator, sample};
+use crate::tools::statistics::generator;
 
 /// The axes of an attacker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,13 +51,19 @@ impl Axes {
     }
 }
 
+/// Whether a verdict rests on a figure: on attacks on the release itself, by whoever has the same
+/// documents among others or nothing but them.
+pub(super) fn counts(finding: &Finding) -> bool {
+    finding.part("subject") == Some("release")
+}
+
 /// What the notes of a section say of the axes.
 pub(super) const NOTE: &str = "The residuals were rotated in principal axes that never leave the \
-     vault. The verdict rests on axes of a reference corpus: an attacker fits them to a corpus that \
-     holds your documents and as many others. With your own axes, the attacker is the paper's \
-     strengthened observer, or has your whole collection and nothing else. With axes of other \
-     documents, the attacker has documents of the same kind, and attacks part of yours protected \
-     anew.";
+     vault. The verdict rests on two attackers. With axes of a reference corpus, the attacker fits \
+     them to a corpus that holds your documents and as many others. With your own axes, the attacker \
+     has your whole collection and nothing else, from which the same axes follow, or is the paper's \
+     strengthened observer. With axes of other documents, the attacker has documents of the same \
+     kind, and attacks part of yours protected anew: that is for comparison.";
 
 /// Stored rows at the scale of residuals, and the residual of each as the attacker sees it;
 /// canaries are left out.
@@ -96,51 +102,46 @@ impl Known {
         Some(Self::new(release.rows.select(&places), residuals, cells, documents))
     }
 
-    /// The same in axes that the attacker fitted: of a reference, and where the owner's vectors
-    /// are split into prefix and residual, of an auxiliary corpus.
-    ///
-    /// # Errors
-    /// When a decomposition does not converge.
-    pub(super) fn in_fitted_axes(&self, subject: &Subject) -> Result<Vec<(Axes, Self)>> {
-        let count = self.rows.rows();
-        let rng = &mut generator(subject.seed, AXES);
-        let order = sample(count, count, rng);
-        let (kept, held_out) = order.split_at(count * 2 / 3);
-        let vectors = |rows: &[usize]| -> Result<VectorSet> {
-            let documents: Vec<usize> = rows.iter().map(|&row| self.documents[row]).collect();
-            let values = subject.vectors.select(&documents);
-            let values = values.values().iter().map(|&x| x as f32).collect();
-            Ok(VectorSet::new(subject.vectors.width(), values)?)
-        };
-        let native = vectors(kept)?;
+    /// The same in axes that the attacker fitted: of a reference, and of an auxiliary corpus.
+    pub(super) fn in_fitted_axes(&self, subject: &Subject) -> Vec<(Axes, Self)> {
+        let Some(axes) = &subject.axes else { return Vec::new() };
+        let in_reference = |&row: &usize| axes.in_reference[self.documents[row]];
+        let kept: Vec<usize> = (0..self.rows.rows()).filter(in_reference).collect();
+        if kept.is_empty() {
+            return Vec::new();
+        }
+        let documents: Vec<usize> = kept.iter().map(|&row| self.documents[row]).collect();
+        let native = subject.vectors.select(&documents);
         let residual = subject.prefix_width..subject.coordinates.width();
-        let residuals = |pca: &Pca| coordinates(pca, &native).columns(residual.clone());
+        let residuals = |pca: &Pca| {
+            let mut all = Matrix::zeros(native.rows(), native.width());
+            let values: Vec<f32> = native.values().iter().map(|&x| x as f32).collect();
+            pca.project_rows(&values, all.values_mut());
+            all.columns(residual.clone())
+        };
         let of_kept = |rows: Matrix, residuals: Matrix| {
             let cells = kept.iter().map(|&row| self.cells[row]).collect();
-            let documents = kept.iter().map(|&row| self.documents[row]).collect();
-            Self::new(rows, residuals, cells, documents)
+            Self::new(rows, residuals, cells, documents.clone())
         };
-        let own = residuals(&Pca::fit(&native)?);
-        let reference = of_kept(self.rows.select(kept), own.clone());
-        let mut seen = Vec::new();
-        if subject.prefix_width > 0 {
-            let release = protect(&own, &reference.cells, KeyFamily::Structured, rng);
-            let others = Pca::fit(&vectors(held_out)?)?;
-            seen.push((Axes::Auxiliary, of_kept(release.rows, residuals(&others))));
-        }
-        seen.insert(0, (Axes::Reference, reference));
-        Ok(seen)
+        let own = residuals(&axes.reference);
+        let reference = of_kept(self.rows.select(&kept), own.clone());
+        let rng = &mut generator(subject.seed, ANEW);
+        let release = protect(&own, &reference.cells, KeyFamily::Structured, rng);
+        let auxiliary = of_kept(release.rows, residuals(&axes.auxiliary));
+        vec![(Axes::Reference, reference), (Axes::Auxiliary, auxiliary)]
     }
 }
 
-/// The purpose of the division's randomness.
-const AXES: u64 = 0x6178_6573_0001;
+/// The purpose of the randomness of keys.
+const ANEW: u64 = 0x6178_6573_0002;
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::subject::{FittedAxes, coordinates};
     use crate::tools::matrix::normal;
     use crate::view::{Release, ServerView};
+    use shard_geometry::VectorSet;
 
     /// Documents whose variances fall by a tenth from each direction to the next, a quarter of them
     /// the prefix, in cells by turns and stored in fixed point; or noise stored in place of them.
@@ -157,6 +158,8 @@ pub(super) mod tests {
         let vectors = values.values().iter().map(|&x| x as f32).collect();
         let vectors = VectorSet::new(width, vectors).expect("finite vectors");
         let coordinates = coordinates(&Pca::fit(&vectors).expect("a model"), &vectors);
+        let all: Vec<usize> = (0..rows).collect();
+        let axes = FittedAxes::fit(&vectors, &all, 9).expect("axes");
         let cells: Vec<u32> = (0..rows as u32).map(|row| row % cells).collect();
         let mut release = if planted {
             let residuals = coordinates.columns(prefix_width..width);
@@ -169,6 +172,7 @@ pub(super) mod tests {
         Subject {
             vectors: Matrix::from_vectors(&vectors),
             coordinates,
+            axes: Some(axes),
             prefix_width,
             cells,
             keys: KeyFamily::Orthogonal,
@@ -194,7 +198,7 @@ pub(super) mod tests {
         let subject = subject(900, 32, 3, true);
         let known = Known::of(&subject).expect("rows");
         assert!(off(&known) < 1e-4, "{}", off(&known));
-        let seen = known.in_fitted_axes(&subject).expect("axes");
+        let seen = known.in_fitted_axes(&subject);
         assert_eq!(
             seen.iter().map(|(axes, _)| *axes).collect::<Vec<_>>(),
             [Axes::Reference, Axes::Auxiliary]

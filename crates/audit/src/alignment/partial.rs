@@ -4,7 +4,7 @@
 //! and looks for held-out rows in a gallery of native residuals. Diffuse disclosure draws the
 //! pairs from the whole collection, so each of `C` cells sees about `m / C`; targeted disclosure
 //! puts them into the victim's cell. Pairs are nested: a larger budget adds to a smaller one.
-//! Intervals are percentiles of a bootstrap over seeds, then over targets of a seed.
+//! A known pair is no candidate any more, and intervals are Wilson's.
 //!
 //! Beside the estimators of [`super::estimators`], whose estimates are compared with whole
 //! candidates by cosine, the matchers of [`super::span`] compare only what the pairs determine,
@@ -19,7 +19,7 @@ use shard_geometry::Pca;
 use super::axes::{self, Axes, Known};
 use super::estimators::Estimator;
 use super::span::Matcher;
-use super::trial::{Attack, Disclosure, Draw, Trial, curve, measure};
+use super::trial::{Attack, Disclosure, Draw, Trial, measure};
 use crate::finding::{FEW_PAIRS, Finding, Plot, Section, Series};
 use crate::subject::{Corpus, KeyFamily, Subject, cells_of, coordinates, protect};
 use crate::tools::matrix::Matrix;
@@ -79,7 +79,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
         return Ok(section);
     };
     let mut lines = Vec::new();
-    for (axes, known) in &known.in_fitted_axes(subject)? {
+    for (axes, known) in &known.in_fitted_axes(subject) {
         let targets = if *axes == Axes::Reference { CHANNEL_TARGETS } else { CHANNEL_TARGETS / 2 };
         let effort = Effort { seeds: 1, targets, attacks: &FITTED_ATTACKS };
         lines.extend(play(subject, *axes, known, &effort, &mut section, progress)?);
@@ -97,7 +97,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
         ));
         by_cells(subject, &known, &mut section, progress)?;
     }
-    section.rest_on(1.0, |f| f.metric == RECALL && f.part("axes") == Some("reference"));
+    section.rest_on(1.0, |f| f.metric == RECALL && axes::counts(f));
     section.notes.extend(summary(&section));
     section.notes.push(axes::NOTE.into());
     section.notes.push(if micro {
@@ -143,20 +143,21 @@ fn play(
             Trial::on(known, &draw)
         })
         .collect::<Result<_>>()?;
-    let chance = 1.0 / trials[0].candidates() as f64;
-    let norm = measure(&trials, Attack::Norm, Disclosure::Targeted, 0, seed)?;
+    let norm = measure(&trials, Attack::Norm, Disclosure::Targeted, 0)?;
     let setting = format!("{}disclosure=none,", axes.setting());
-    section.findings.push(norm.finding(CHANNEL, &setting, chance).on(seed, rows));
+    section.findings.push(norm.finding(CHANNEL, &setting).on(seed, rows));
     let budgets = BUDGETS.into_iter().filter(|&budget| budget < known.most_in_a_cell);
     let budgets: Vec<usize> = budgets.collect();
     let mut lines = Vec::new();
     let attacks = effort.attacks.iter().filter(|_| !budgets.is_empty());
     for &attack in attacks {
         progress(&format!("pairs in the victim's cell: {}{}", axes.setting(), attack.name()));
-        let curve = curve(&trials, attack, &budgets, seed)?;
-        for measured in &curve {
+        let mut points = Vec::new();
+        for &budget in &budgets {
+            let measured = measure(&trials, attack, Disclosure::Targeted, budget)?;
             let setting = format!("{}disclosure=targeted,", axes.setting());
-            let recall = measured.finding(CHANNEL, &setting, chance);
+            let recall = measured.finding(CHANNEL, &setting);
+            points.push((budget as f64, recall.value, recall.ci95));
             let other = |metric, value| Finding::new(CHANNEL, &recall.setting, metric, value);
             let pairs = other("in_cell_pairs", measured.pairs);
             let cosine = measured.cosine.map(|cosine| other("cosine", cosine).chance(0.0));
@@ -164,34 +165,39 @@ fn play(
             let findings: Vec<Finding> = [recall].into_iter().chain(findings).collect();
             section.findings.extend(findings.into_iter().map(|finding| finding.on(seed, rows)));
         }
-        let points = curve.iter().map(|m| (m.budget as f64, m.recall, Some(m.interval)));
-        lines.push(Series {
-            name: format!("{}, {} axes", attack.name(), axes.name()),
-            points: points.collect(),
-        });
+        lines.push(Series { name: format!("{}, {} axes", attack.name(), axes.name()), points });
     }
     Ok(lines)
 }
 
 /// The figures in a sentence.
 fn summary(section: &Section) -> Option<String> {
-    let headline = &section.findings[section.headline?];
-    let by_norm = |axes: &str| {
-        let norm = |f: &&Finding| f.part("attack") == Some("norm") && f.part("axes") == Some(axes);
-        section.findings.iter().find(norm).map_or(0.0, |f| 100.0 * f.value)
+    let of = |axes: &'static str| {
+        section.findings.iter().filter(move |f| f.metric == RECALL && f.part("axes") == Some(axes))
     };
-    Some(format!(
-        "A key rotates rows and keeps their lengths and inner products. An attacker who has a list \
-         of texts that holds yours, fits axes to it and knows {} pairs in a row's cell names {:.1} % \
-         of the rows ({} among {:.0} candidates); the length alone names {:.1} %, and {:.1} % with \
-         your own axes.",
-        headline.pairs(),
-        100.0 * headline.value,
-        headline.part("attack").unwrap_or("norm"),
-        1.0 / headline.chance?,
-        by_norm("reference"),
+    let by_norm = |axes| {
+        let norm = of(axes).find(|f| f.part("attack") == Some("norm"));
+        norm.map_or(0.0, |f| 100.0 * f.value)
+    };
+    let mut text = format!(
+        "A key rotates rows and keeps their lengths and inner products. An attacker who has the same \
+         collection names {:.1} % of the rows by their lengths alone.",
         by_norm("owner"),
-    ))
+    );
+    // The fewest pairs that recover rows, or the most rows.
+    let recovered = of("reference").filter(|f| f.value >= RECOVERED).min_by_key(|f| f.pairs());
+    let most = || of("reference").max_by(|a, b| a.value.total_cmp(&b.value));
+    if let Some(best) = recovered.or_else(most) {
+        text += &format!(
+            " One who has a list of texts that holds yours, and fits axes to it, names {:.1} % by \
+             lengths, and {:.1} % with {} known pairs in a row's cell, among {:.0} candidates.",
+            by_norm("reference"),
+            100.0 * best.value,
+            best.pairs(),
+            1.0 / best.chance?,
+        );
+    }
+    Some(text)
 }
 
 /// The same residuals protected anew with other numbers of cells, pairs spread over all.
@@ -218,18 +224,14 @@ fn by_cells(
         };
         let cells = game.cells(&prefixes, count, seed)?;
         let trials = [game.trial(&cells, 20_000, seed)?];
-        let chance = 1.0 / trials[0].candidates() as f64;
         for attack in attacks {
             let mut points = Vec::new();
             for budget in (0..8).map(|power| 4_usize.pow(power)).filter(|&m| m < rows) {
-                let measured = measure(&trials, attack, Disclosure::Diffuse, budget, seed)?;
+                let measured = measure(&trials, attack, Disclosure::Diffuse, budget)?;
                 let setting = format!("subject=anew,axes=owner,disclosure=diffuse,cells={count},");
-                let finding = measured.finding(CHANNEL, &setting, chance);
+                let finding = measured.finding(CHANNEL, &setting);
+                points.push((budget as f64, finding.value, finding.ci95));
                 section.findings.push(finding.on(seed, rows));
-                points.push((budget as f64, measured.recall, Some(measured.interval)));
-                if measured.is_complete() {
-                    break;
-                }
             }
             lines.push(Series { name: format!("{}, C = {count}", attack.name()), points });
         }
@@ -278,7 +280,7 @@ impl Game<'_> {
         let cells: Vec<u32> = stored.iter().map(|&row| cells[row]).collect();
         let release = protect(&residuals, &cells, self.family, rng);
         let gallery = self.residuals.select(&draw.gallery);
-        Trial::new(release.rows, residuals, cells, draw.targets.len(), gallery)
+        Trial::new(&draw, release.rows, residuals, cells, gallery)
     }
 }
 

@@ -5,6 +5,8 @@
 //! `min_W |Z W - Y|_F` over orthogonal `W`, `W = A B^T` where `Z^T Y = A S B^T`, and looks for the
 //! rotated-back rows among native ones. With `m = 0` the rows are taken as they are.
 
+use std::collections::HashSet;
+
 use anyhow::{Context, Result};
 use shard_geometry::{OrthogonalKey, Pca};
 
@@ -13,7 +15,7 @@ use super::trial::{Draw, hits};
 use crate::finding::{Finding, Plot, Section, Series, Verdict};
 use crate::subject::{Corpus, Subject, coordinates};
 use crate::tools::matrix::{Matrix, cosines};
-use crate::tools::neighbours::{Metric, places};
+use crate::tools::neighbours::{Metric, places_allowed};
 use crate::tools::statistics::{generator, hierarchical_interval, mean};
 
 /// Held-out rows that are looked for.
@@ -163,11 +165,16 @@ fn measure(
             let candidates = games[0].0.gallery.len() as f64;
             let setting = format!("attack={},pairs={pairs}", estimator.name());
             let mut record =
-                |metric, pick: fn(&Scores) -> &Vec<f64>, chance: Option<f64>, paper| {
+                |metric: &str, pick: fn(&Scores) -> &Vec<f64>, chance: Option<f64>, paper| {
                     let by_seed: Vec<Vec<f64>> = scores.iter().map(|s| pick(s).clone()).collect();
-                    let interval = hierarchical_interval(&by_seed, 500, seed);
-                    let value = mean(&by_seed.concat());
-                    let finding = Finding::new(&channel, &setting, metric, value).ci95(interval);
+                    let finding = if metric.starts_with("recall") {
+                        Finding::share(&channel, &setting, metric, &by_seed.concat())
+                    } else {
+                        let value = mean(&by_seed.concat());
+                        let interval = hierarchical_interval(&by_seed, 500, seed);
+                        Finding::new(&channel, &setting, metric, value).ci95(interval)
+                    };
+                    let (value, interval) = (finding.value, finding.ci95);
                     let finding = Finding { chance, ..finding.paper(paper).on(seed, rows) };
                     section.findings.push(finding);
                     (value, interval)
@@ -178,7 +185,7 @@ fn measure(
             let (value, interval) =
                 record("recall_at_1", |s| &s.first, chance, paper.map(|row| row.3));
             record("recall_at_10", |s| &s.tenth, Some(10.0 / candidates), paper.map(|row| row.4));
-            points.push((pairs as f64, value, Some(interval)));
+            points.push((pairs as f64, value, interval));
         }
         lines.push(Series { name: estimator.name().into(), points });
     }
@@ -206,7 +213,11 @@ fn score(
     let shown = (pairs > 0).then(|| Pairs::of(&rotated.native, &rotated.rows, &shown));
     let found = rotated_back(&rotated.rows.select(&probes), shown.as_ref(), estimator)?;
     let truth = rotated.native.select(&probes);
-    let places = places(&found, &native.select(&draw.gallery), &probes, Metric::Cosine);
+    // A known pair is no candidate any more.
+    let known: HashSet<usize> = draw.disclosed[..pairs].iter().copied().collect();
+    let allowed = |_, place: usize| !known.contains(&draw.gallery[place]);
+    let gallery = native.select(&draw.gallery);
+    let places = places_allowed(&found, &gallery, &probes, Metric::Cosine, allowed);
     let error = found.iter().zip(truth.iter()).map(|(found, truth)| {
         let off: f64 = found.iter().zip(truth).map(|(a, b)| (a - b) * (a - b)).sum();
         let size: f64 = truth.iter().map(|x| x * x).sum();

@@ -177,6 +177,14 @@ fn comparable(
     })
 }
 
+/// The mean of a metric over targets: a share of hits, or the mean of an overlap.
+fn measured(channel: &str, setting: &str, metric: &str, values: &[f64], seed: u64) -> Finding {
+    if metric.starts_with("recall") {
+        return Finding::share(channel, setting, metric, values);
+    }
+    Finding::new(channel, setting, metric, mean(values)).ci95(interval(values, 500, seed))
+}
+
 /// An attack of the channel, and pairs that it has in each cell.
 type Attempt = (&'static str, usize);
 
@@ -194,7 +202,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
         section.notes.push(not_measured());
         return Ok(section);
     };
-    for (axes, known) in &known.in_fitted_axes(subject)? {
+    for (axes, known) in &known.in_fitted_axes(subject) {
         let attempts: &[Attempt] = if *axes == Axes::Reference { &ALL } else { &WEAKENED };
         play(subject, *axes, known, attempts, &mut section, progress)?;
     }
@@ -210,7 +218,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
          are found (`jaccard_disjoint`; chance is a text drawn blindly)."
     ));
     section.notes.push(axes::NOTE.into());
-    section.rest_on(1.0, |f| f.metric == "recall_at_1" && f.part("axes") == Some("reference"));
+    section.rest_on(1.0, |f| f.metric == "recall_at_1" && axes::counts(f));
     Ok(section)
 }
 
@@ -239,9 +247,8 @@ fn play(
         for (metric, values, chance) in judged.scores(names.len()) {
             let values: Vec<f64> =
                 values.iter().copied().chain(std::iter::repeat_n(0.0, missed)).collect();
-            let finding = Finding::new(CHANNEL, &setting, metric, mean(&values))
-                .ci95(interval(&values, 500, subject.seed))
-                .on(subject.seed, known.rows.rows());
+            let finding = measured(CHANNEL, &setting, metric, &values, subject.seed);
+            let finding = finding.on(subject.seed, known.rows.rows());
             section.findings.push(Finding { chance, ..finding });
         }
         if pairs > 0 {
@@ -295,8 +302,18 @@ fn in_cells(
             .then(|| Pairs::of(&known.residuals, &known.rows, &shown).scaled(scale));
         let rows: Vec<usize> = own.iter().map(|&at| draw.targets[at]).collect();
         let rows = divided(known.rows.select(&rows), scale);
-        let (rows, native, metric) = comparable(&rows, reference, granted.as_ref(), published)?;
-        found.lookups.extend(look_up(&rows, &native, draw.targets.len(), metric));
+        // A known pair is no candidate any more.
+        let shown: HashSet<usize> = shown.into_iter().collect();
+        let left = (0..draw.gallery.len()).filter(|&at| !shown.contains(&draw.gallery[at]));
+        let left: Vec<usize> = left.collect();
+        let reference = reference.select(&left);
+        let (rows, native, metric) = comparable(&rows, &reference, granted.as_ref(), published)?;
+        let place = |row: u32| left[row as usize] as u32;
+        let lookups = look_up(&rows, &native, draw.targets.len(), metric).into_iter();
+        found.lookups.extend(lookups.map(|lookup| Lookup {
+            overlapping: lookup.overlapping.into_iter().map(place).collect(),
+            disjoint: lookup.disjoint.map(place),
+        }));
         found.numbers.extend(own);
     }
     Ok(found)
@@ -343,9 +360,8 @@ pub fn prefix_channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Sect
     let judged = judge(&lookups, &own, &names, subject.texts.as_deref());
     for (metric, values, chance) in judged.scores(names.len()) {
         let setting = format!("prefix=public,pairs=0,reference={}", names.len());
-        let finding = Finding::new(CHANNEL, setting, metric, mean(values))
-            .ci95(interval(values, 500, subject.seed))
-            .on(subject.seed, known.len());
+        let finding = measured(CHANNEL, &setting, metric, values, subject.seed);
+        let finding = finding.on(subject.seed, known.len());
         section.findings.push(Finding { chance, ..finding });
     }
     section.rest_on(1.0, |f| f.metric == "recall_at_1");

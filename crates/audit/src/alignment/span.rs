@@ -20,7 +20,7 @@ use anyhow::Result;
 
 use super::estimators::{CUTOFF, Factors, Pairs, matrix};
 use crate::tools::matrix::Matrix;
-use crate::tools::neighbours::{Metric, places};
+use crate::tools::neighbours::{Metric, places_allowed};
 
 /// What is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,20 +62,22 @@ impl Span {
         features(residuals, &self.native, matcher)
     }
 
-    /// The place of `targets[i]` of the gallery among the candidates for stored row `i`.
+    /// The place of `targets[i]` of the gallery among the candidates for stored row `i`, which are the
+    /// rows that `allowed(i, row)` leaves.
     pub fn places(
         &self,
         rows: &Matrix,
         gallery: &Matrix,
         targets: &[usize],
         matcher: Matcher,
+        allowed: impl Fn(usize, usize) -> bool + Sync,
     ) -> Vec<f64> {
         let metric = match matcher {
             Matcher::Span => Metric::Cosine,
             Matcher::Gram => Metric::Distance,
         };
         let (rows, gallery) = (self.of_rows(rows, matcher), self.of_residuals(gallery, matcher));
-        places(&rows, &gallery, targets, metric)
+        places_allowed(&rows, &gallery, targets, metric, allowed)
     }
 }
 
@@ -93,11 +95,15 @@ fn features(vectors: &Matrix, basis: &Matrix, matcher: Matcher) -> Matrix {
     Matrix::new(inside.width() + 1, rows.collect())
 }
 
-/// The place of `targets[i]` of the gallery among the candidates for stored row `i` by norm
-/// alone, which needs no pairs.
-pub fn places_by_norm(rows: &Matrix, gallery: &Matrix, targets: &[usize]) -> Vec<f64> {
+/// [`Span::places`] by norm alone, which needs no pairs.
+pub fn places_by_norm(
+    rows: &Matrix,
+    gallery: &Matrix,
+    targets: &[usize],
+    allowed: impl Fn(usize, usize) -> bool + Sync,
+) -> Vec<f64> {
     let column = |of: &Matrix| Matrix::new(1, of.norms());
-    places(&column(rows), &column(gallery), targets, Metric::Distance)
+    places_allowed(&column(rows), &column(gallery), targets, Metric::Distance, allowed)
 }
 
 /// How far a ratio may be off a power of two and be taken for it.
@@ -146,7 +152,7 @@ mod tests {
         let shown: Vec<usize> = (residuals.rows() - pairs..residuals.rows()).collect();
         let span = Span::of(&Pairs::of(residuals, rows, &shown)).expect("a span");
         let targets: Vec<usize> = (0..100).collect();
-        let places = span.places(&rows.select(&targets), residuals, &targets, matcher);
+        let places = span.places(&rows.select(&targets), residuals, &targets, matcher, |_, _| true);
         mean(&places.iter().map(|&place| f64::from(place == 0.0)).collect::<Vec<_>>())
     }
 

@@ -185,20 +185,19 @@ fn against_haar(
             let rng = &mut generator(subject.seed, 742);
             let release = protect(&residuals, &cells, family, rng);
             let gallery = known.residuals.select(&draw.gallery);
-            Trial::new(release.rows, residuals, cells, draw.targets.len(), gallery)?
+            Trial::new(&draw, release.rows, residuals, cells, gallery)?
         };
         let name = match family {
             KeyFamily::Structured => "structured",
             KeyFamily::Orthogonal => "haar",
         };
         let origin = if real { "release" } else { "anew" };
-        let chance = 1.0 / trial.candidates() as f64;
         for budget in [8, 32] {
             let attack = Attack::Estimate(Estimator::LeastSquares);
             let trials = std::slice::from_ref(&trial);
-            let measured = measure(trials, attack, Disclosure::Targeted, budget, subject.seed)?;
+            let measured = measure(trials, attack, Disclosure::Targeted, budget)?;
             let setting = format!("keys={name},protected={origin},disclosure=targeted,");
-            let finding = measured.finding(CHANNEL, &setting, chance);
+            let finding = measured.finding(CHANNEL, &setting);
             section.findings.push(finding.on(subject.seed, known.rows.rows()));
         }
     }

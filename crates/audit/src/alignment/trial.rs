@@ -3,6 +3,8 @@
 //! The attacker's side is [`Attack`]; the judge's is [`Trial::play`], which alone knows that row
 //! `i` of the targets belongs to row `i` of the gallery.
 
+use std::collections::HashMap;
+
 use anyhow::Result;
 use rand_core::Rng;
 use rayon::prelude::*;
@@ -12,11 +14,8 @@ use super::estimators::{Estimator, Factors, Pairs, divided};
 use super::span::{Matcher, Span, places_by_norm, scale_by_pairs};
 use crate::finding::Finding;
 use crate::tools::matrix::{Matrix, cosines};
-use crate::tools::neighbours::{Metric, places};
-use crate::tools::statistics::{hierarchical_interval, mean, sample};
-
-/// Repetitions of the bootstrap.
-const REPETITIONS: usize = 500;
+use crate::tools::neighbours::{Metric, places_allowed};
+use crate::tools::statistics::{mean, sample};
 
 /// Pairs of one cell that are used, in widths: further exact rows add nothing.
 const USEFUL_WIDTHS: usize = 4;
@@ -110,6 +109,8 @@ pub struct Trial {
     cells: Vec<u32>,
     targets: usize,
     gallery: Matrix,
+    /// The place in the gallery of each row, if it has one.
+    in_gallery: Vec<Option<usize>>,
     /// Directions in which residuals vary at all.
     live: usize,
     /// Whether [`Matcher::Gram`] goes by the norm in a cell without a pair.
@@ -125,31 +126,38 @@ pub struct Outcome {
     pub cosines: Option<Vec<f64>>,
     /// Pairs in the target's cell.
     pub pairs: Vec<f64>,
+    /// One in the candidates for the target.
+    pub chances: Vec<f64>,
     /// One where they determine the whole key.
     pub full_rank: Option<Vec<f64>>,
 }
 
 impl Trial {
-    /// A game about `rows`, `residuals` and `cells` in the order of [`Draw::stored`], of which
-    /// the first `targets` are targets, and a gallery that begins with them.
+    /// A game about `rows`, `residuals` and `cells` in the order of [`Draw::stored`] and a `gallery` in
+    /// that of the draw.
     ///
     /// # Errors
     /// When a singular value decomposition does not converge.
     ///
     /// # Panics
-    /// When there are not as many of each, or fewer than the targets.
+    /// When there are not as many of each.
     pub fn new(
+        draw: &Draw,
         rows: Matrix,
         residuals: Matrix,
         cells: Vec<u32>,
-        targets: usize,
         gallery: Matrix,
     ) -> Result<Self> {
-        assert!(rows.rows() == residuals.rows() && rows.rows() == cells.len(), "one of each");
-        assert!(targets <= rows.rows() && targets <= gallery.rows(), "targets come first");
+        let stored = draw.stored();
+        assert!([rows.rows(), residuals.rows(), cells.len()] == [stored.len(); 3], "one of each");
+        assert_eq!(gallery.rows(), draw.gallery.len(), "the gallery of the draw");
+        let places: HashMap<usize, usize> =
+            draw.gallery.iter().enumerate().map(|(place, &row)| (row, place)).collect();
+        let in_gallery = stored.iter().map(|row| places.get(row).copied()).collect();
         let square = gallery.as_faer().transpose() * gallery.as_faer();
         let live = Factors::of(square.as_ref(), 1e-12)?.rank();
-        Ok(Self { rows, residuals, cells, targets, gallery, live, by_norms: false })
+        let targets = draw.targets.len();
+        Ok(Self { rows, residuals, cells, targets, gallery, in_gallery, live, by_norms: false })
     }
 
     /// A game on rows of a release, in which [`Matcher::Gram`] uses what it has of every row: the
@@ -160,18 +168,13 @@ impl Trial {
     pub(super) fn on(known: &Known, draw: &Draw) -> Result<Self> {
         let stored = draw.stored();
         let trial = Self::new(
+            draw,
             known.rows.select(&stored),
             known.residuals.select(&stored),
             stored.iter().map(|&row| known.cells[row]).collect(),
-            draw.targets.len(),
             known.residuals.select(&draw.gallery),
         )?;
         Ok(Self { by_norms: true, ..trial })
-    }
-
-    /// Candidates in the gallery.
-    pub fn candidates(&self) -> usize {
-        self.gallery.rows()
     }
 
     /// Number of targets.
@@ -202,18 +205,45 @@ impl Trial {
         (0..self.targets).map(|at| anchors[self.cells[at] as usize].len() as f64).collect()
     }
 
+    /// The cell of which each row of the gallery is a known pair. Such a row cannot be the target and
+    /// is no candidate: of any, where pairs are spread; of targets of its cell, where each cell is
+    /// attacked with pairs of its own.
+    fn shown(&self, anchors: &[Vec<usize>]) -> Vec<Option<u32>> {
+        let mut shown = vec![None; self.gallery.rows()];
+        for (cell, anchors) in anchors.iter().enumerate() {
+            for place in anchors.iter().filter_map(|&row| self.in_gallery[row]) {
+                shown[place] = Some(cell as u32);
+            }
+        }
+        shown
+    }
+
+    fn places_by_norm(&self, is_candidate: impl Fn(usize, usize) -> bool + Sync) -> Vec<f64> {
+        let all: Vec<usize> = (0..self.targets).collect();
+        places_by_norm(&self.rows.select(&all), &self.gallery, &all, is_candidate)
+    }
+
     /// Lets the attack have the pairs of a budget, and judges it.
     ///
     /// # Errors
     /// When a singular value decomposition does not converge.
     pub fn play(&self, attack: Attack, disclosure: Disclosure, budget: usize) -> Result<Outcome> {
         let anchors = self.anchors(disclosure, budget);
+        let shown = self.shown(&anchors);
+        let is_candidate = |target: usize, place: usize| match (disclosure, shown[place]) {
+            (_, None) => true,
+            (Disclosure::Diffuse, Some(_)) => false,
+            (Disclosure::Targeted, Some(cell)) => cell != self.cells[target],
+        };
+        let candidates =
+            |target| (0..shown.len()).filter(|&place| is_candidate(target, place)).count() as f64;
         let mut by_cell = vec![Vec::new(); anchors.len()];
         (0..self.targets).for_each(|target| by_cell[self.cells[target] as usize].push(target));
         let mut outcome = Outcome {
             places: vec![self.gallery.rows() as f64; self.targets],
             cosines: None,
             pairs: self.in_cell_pairs(&anchors),
+            chances: (0..self.targets).map(|target| 1.0 / candidates(target)).collect(),
             full_rank: None,
         };
         let all: Vec<usize> = (0..self.targets).collect();
@@ -221,19 +251,19 @@ impl Trial {
         let games = games.filter(|(targets, anchors)| !targets.is_empty() && !anchors.is_empty());
         match attack {
             Attack::Norm => {
-                outcome.places = places_by_norm(&self.rows.select(&all), &self.gallery, &all);
+                outcome.places = self.places_by_norm(is_candidate);
             }
             Attack::Match(matcher) => {
                 if self.by_norms && matcher == Matcher::Gram {
-                    outcome.places = places_by_norm(&self.rows.select(&all), &self.gallery, &all);
+                    outcome.places = self.places_by_norm(is_candidate);
                 }
-                let shown = anchors.concat();
-                let scale = scale_by_pairs(&self.rows, &self.residuals, &shown);
+                let scale = scale_by_pairs(&self.rows, &self.residuals, &anchors.concat());
                 let found = games.map(|(targets, anchors)| -> Result<_> {
                     let pairs = Pairs::of(&self.residuals, &self.rows, anchors);
                     let span = Span::of(&pairs.scaled(scale))?;
                     let rows = divided(self.rows.select(&targets), scale);
-                    let places = span.places(&rows, &self.gallery, &targets, matcher);
+                    let allowed = |at: usize, place| is_candidate(targets[at], place);
+                    let places = span.places(&rows, &self.gallery, &targets, matcher, allowed);
                     Ok(targets.into_iter().zip(places).collect::<Vec<_>>())
                 });
                 for cell in found.collect::<Result<Vec<_>>>()? {
@@ -254,7 +284,8 @@ impl Trial {
                     }
                 }
                 // Without a pair the estimate is zero, which ties with every candidate: a miss.
-                outcome.places = places(&estimated, &self.gallery, &all, Metric::Cosine);
+                outcome.places =
+                    places_allowed(&estimated, &self.gallery, &all, Metric::Cosine, is_candidate);
                 let truth = self.residuals.select(&all);
                 outcome.cosines = Some(cosines(&estimated, &truth));
                 outcome.full_rank = Some(full);
@@ -279,8 +310,10 @@ pub struct Measured {
     pub budget: usize,
     /// Recall at 1.
     pub recall: f64,
-    /// Its interval: seeds are resampled, then targets within them.
-    pub interval: [f64; 2],
+    /// One for each target that was found, of all trials.
+    pub hits: Vec<f64>,
+    /// One in the candidates, on average.
+    pub chance: f64,
     /// The mean cosine of estimates.
     pub cosine: Option<f64>,
     /// Pairs in a target's cell, on average.
@@ -301,69 +334,35 @@ pub fn measure(
     attack: Attack,
     disclosure: Disclosure,
     budget: usize,
-    seed: u64,
 ) -> Result<Measured> {
     let outcomes: Vec<Outcome> =
         trials.iter().map(|trial| trial.play(attack, disclosure, budget)).collect::<Result<_>>()?;
-    let by_seed: Vec<Vec<f64>> = outcomes.iter().map(|o| hits(&o.places, 1)).collect();
     let pooled = |values: Vec<Option<&Vec<f64>>>| {
         values.into_iter().collect::<Option<Vec<_>>>().map(|all| {
             let all: Vec<f64> = all.into_iter().flatten().copied().collect();
             mean(&all)
         })
     };
+    let of_all = |values: fn(&Outcome) -> &Vec<f64>| {
+        pooled(outcomes.iter().map(|o| Some(values(o))).collect()).unwrap_or(0.0)
+    };
+    let hits: Vec<f64> = outcomes.iter().flat_map(|o| hits(&o.places, 1)).collect();
     Ok(Measured {
         attack,
         budget,
-        recall: mean(&by_seed.concat()),
-        interval: hierarchical_interval(&by_seed, REPETITIONS, seed),
+        recall: mean(&hits),
+        hits,
+        chance: of_all(|o| &o.chances),
         cosine: pooled(outcomes.iter().map(|o| o.cosines.as_ref()).collect()),
-        pairs: pooled(outcomes.iter().map(|o| Some(&o.pairs)).collect()).unwrap_or(0.0),
+        pairs: of_all(|o| &o.pairs),
         full_rank: pooled(outcomes.iter().map(|o| o.full_rank.as_ref()).collect()),
     })
 }
 
-/// Plays an attack at rising budgets of pairs in the target's own cell. Where every target is found
-/// more pairs have nothing to add, and the value reached is carried on.
-///
-/// # Errors
-/// When a singular value decomposition does not converge.
-pub(super) fn curve(
-    trials: &[Trial],
-    attack: Attack,
-    budgets: &[usize],
-    seed: u64,
-) -> Result<Vec<Measured>> {
-    let mut curve: Vec<Measured> = Vec::new();
-    for &budget in budgets {
-        let disclosure = Disclosure::Targeted;
-        let measured = match curve.last().filter(|last| last.is_complete()) {
-            None => measure(trials, attack, disclosure, budget, seed)?,
-            Some(last) => {
-                let pairs: Vec<f64> = trials
-                    .iter()
-                    .flat_map(|trial| trial.in_cell_pairs(&trial.anchors(disclosure, budget)))
-                    .collect();
-                let pairs = mean(&pairs);
-                Measured { budget, pairs, cosine: None, full_rank: None, ..last.clone() }
-            }
-        };
-        curve.push(measured);
-    }
-    Ok(curve)
-}
-
 impl Measured {
-    /// Whether every target was found, so that further pairs have nothing to add.
-    pub fn is_complete(&self) -> bool {
-        self.recall >= 1.0
-    }
-
     /// Recall at 1 as a finding; `setting` is put before the attack and the budget.
-    pub fn finding(&self, channel: &str, setting: &str, chance: f64) -> Finding {
+    pub fn finding(&self, channel: &str, setting: &str) -> Finding {
         let setting = format!("{setting}attack={},pairs={}", self.attack.name(), self.budget);
-        Finding::new(channel, setting, "recall_at_1", self.recall)
-            .ci95(self.interval)
-            .chance(chance)
+        Finding::share(channel, setting, "recall_at_1", &self.hits).chance(self.chance)
     }
 }

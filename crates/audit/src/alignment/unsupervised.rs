@@ -25,7 +25,7 @@ use crate::finding::{Finding, Section};
 use crate::subject::{Subject, protect};
 use crate::tools::matrix::Matrix;
 use crate::tools::neighbours::{Metric, nearest, places};
-use crate::tools::statistics::{generator, interval, mean, sample};
+use crate::tools::statistics::{generator, mean, sample};
 
 /// The channel's name.
 const CHANNEL: &str = "unsupervised-alignment";
@@ -163,10 +163,8 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     let refined = refine(first, &release.rows, &auxiliary_residuals, rng)?;
     let by_refined = found(&refined, &rows, &gallery, &targets);
     let mut record = |setting: &str, hits: &[f64], chance: f64| {
-        let finding = Finding::new(CHANNEL, setting, "recall_at_1", mean(hits)).chance(chance);
-        section
-            .findings
-            .push(finding.ci95(interval(hits, 500, subject.seed)).on(subject.seed, count));
+        let finding = Finding::share(CHANNEL, setting, "recall_at_1", hits).chance(chance);
+        section.findings.push(finding.on(subject.seed, count));
     };
     let chance = 1.0 / gallery.rows() as f64;
     record("keys=one,attack=moments,pairs=0", &by_moments, chance);

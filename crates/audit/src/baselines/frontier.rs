@@ -8,14 +8,14 @@
 
 use anyhow::Result;
 use rayon::prelude::*;
-use shard_geometry::{Pca, VectorSet, exact_top_k};
+use shard_geometry::{VectorSet, exact_top_k};
 
 use super::baseline::Baseline;
 use super::measure::{PlainShard, RESAMPLES, SHARD_CANDIDATES, vectors_of};
 use super::native::{link_by_norm, link_directly, right};
 use super::protected::{CANDIDATES, Protected};
 use crate::finding::{Finding, Plot, Section, Series, Verdict};
-use crate::subject::{Subject, coordinates};
+use crate::subject::Subject;
 use crate::tools::matrix::Matrix;
 use crate::tools::neighbours::shares;
 use crate::tools::statistics::{generator, interval, interval_of_hits, mean, sample};
@@ -135,11 +135,9 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
         let found = shard.search(&queries, SHARD_CANDIDATES.min(chosen.len()), 10)?;
         let released = subject.release().rows.select(&rows[..targets]);
         // Shard's axes are those of all documents, not of the sample that the baselines protect.
-        let axes = Pca::fit(&vectors_of(&subject.vectors)?)?;
-        let native = vectors_of(&game.gallery)?;
         let whole = Game {
             gallery: game.gallery.clone(),
-            coordinates: coordinates(&axes, &native),
+            coordinates: subject.coordinates.select(&chosen[..gallery.len()]),
             answers: game.answers.clone(),
         };
         let (attack, linked) = whole.link(&released, subject.prefix_width..base.width());

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use shard_geometry::VectorSet;
 use shard_geometry::gaussian::Normals;
 
-use super::mills::{density, mills_ratio};
+use crate::tools::mills::{density, mills_ratio};
 use crate::tools::statistics::generator;
 
 /// Rows are clipped to this norm: what an encoder of unit vectors promises, with room for rounding.

@@ -2,7 +2,7 @@
 //!
 //! - [`baseline`], [`protected`]: the baselines by name; protecting, searching and releasing under one;
 //! - [`encrypted`]: scoring rows under one key with an encrypted query;
-//! - [`gaussian`], [`mills`]: the calibrated Gaussian release and the arithmetic of its tails;
+//! - [`gaussian`]: the calibrated Gaussian release;
 //! - [`native`]: linking released rows to vectors that the attacker already has;
 //! - [`pq_codes`], [`frontier`], [`sigma_rec`]: channels of the audit;
 //! - [`utility`], [`gaussian_release`], and the tables of [`pq_codes`]: the paper's.
@@ -13,7 +13,6 @@ pub mod frontier;
 pub mod gaussian;
 pub mod gaussian_release;
 mod measure;
-pub mod mills;
 pub mod native;
 pub mod pq_codes;
 pub mod protected;

@@ -121,7 +121,7 @@ pub fn known_pairs(subject: &Subject) -> Result<Vec<Try>> {
         for &attack in attacks {
             let outcome = trial.play(attack, disclosure, pairs)?;
             let setting = format!("attack={},known={name}", attack.name());
-            let chance = 1.0 / trial.candidates() as f64;
+            let chance = mean(&outcome.chances);
             tries.push(Try::of_hits(setting, &hits(&outcome.places, 1), chance));
         }
     }
@@ -138,10 +138,10 @@ fn trial(subject: &Subject, cells: &[u32]) -> Result<Option<Trial>> {
     let draw = Draw::new(&rows, TARGETS, GALLERY, usize::MAX, &mut generator(subject.seed, 901));
     let stored = draw.stored();
     let trial = Trial::new(
+        &draw,
         subject.release().rows.select(&stored),
         subject.coordinates.select(&stored),
         stored.iter().map(|&row| cells[row]).collect(),
-        draw.targets.len(),
         subject.coordinates.select(&draw.gallery),
     )?;
     Ok(Some(trial))
@@ -156,7 +156,7 @@ pub fn reference(subject: &Subject) -> Result<Vec<Try>> {
     let count = subject.vectors.rows();
     let Some(trial) = trial(subject, &vec![0; count])? else { return Ok(Vec::new()) };
     let by_norm = trial.play(Attack::Norm, Disclosure::Diffuse, 0)?;
-    let chance = 1.0 / trial.candidates() as f64;
+    let chance = mean(&by_norm.chances);
     let targets = sample(count, TARGETS.min(count / 3), &mut generator(subject.seed, 902));
     let rows = subject.release().rows.select(&targets);
     let by_angle = places(&rows, &subject.coordinates, &targets, Metric::Cosine);

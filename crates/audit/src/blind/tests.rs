@@ -41,6 +41,7 @@ fn reading(name: &'static str, level: f64) -> Reading {
     let subject = Subject {
         vectors,
         coordinates,
+        axes: None,
         prefix_width: 0,
         cells: cells.clone(),
         keys: KeyFamily::Orthogonal,

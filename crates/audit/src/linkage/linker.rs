@@ -10,10 +10,10 @@ use rand_core::Rng;
 use super::features::{
     RowFeatures, combined, nearest_both_ways, nearest_links, norm_rank_links, standardised,
 };
-use super::game::{Grant, Group, REPETITIONS, Truth, groups};
+use super::game::{Grant, Group, Truth, groups};
 use crate::finding::{Finding, Section, Verdict};
 use crate::tools::matrix::Matrix;
-use crate::tools::statistics::{hierarchical_interval, interval_of_hits, mean, sample};
+use crate::tools::statistics::{mean, sample};
 use crate::view::Release;
 
 /// Rows that are looked up where every lookup costs a product with all rows.
@@ -168,8 +168,7 @@ fn mutual(forward: &[Option<usize>], backward: &[Option<usize>]) -> Vec<(usize, 
     pairs.filter(|&(row, other)| backward[other] == Some(row)).collect()
 }
 
-/// Adds `recall_at_1` and `auc` of one setting, over seeds. The interval of one pair of releases is
-/// Wilson's; that of several is the paper's bootstrap over seeds and documents.
+/// Adds `recall_at_1` and `auc` of one setting, over seeds.
 pub(super) fn report(
     section: &mut Section,
     setting: &str,
@@ -182,15 +181,9 @@ pub(super) fn report(
     if hits.is_empty() {
         return;
     }
-    let interval = match hits.as_slice() {
-        [hits] => interval_of_hits(hits),
-        several => hierarchical_interval(several, REPETITIONS, seed),
-    };
-    let means: Vec<f64> = hits.iter().map(|hits| mean(hits)).collect();
     let chances: Vec<f64> = outcomes.iter().map(|it| it.chance).collect();
     section.findings.push(
-        Finding::new(&section.name, setting, "recall_at_1", mean(&means))
-            .ci95(interval)
+        Finding::share(&section.name, setting, "recall_at_1", &hits.concat())
             .chance(mean(&chances))
             .paper(paper[0])
             .on(seed, rows),
@@ -209,22 +202,15 @@ pub(super) fn report(
 /// Sets verdict and headline by the best linker among the settings that start with `among`, and
 /// says so after an `opening` that fits the verdict.
 pub(super) fn conclude(section: &mut Section, among: &str, opening: impl Fn(Verdict) -> String) {
-    let recalls = section.findings.iter().enumerate();
-    let recalls =
-        recalls.filter(|(_, it)| it.metric == "recall_at_1" && it.setting.starts_with(among));
-    let best = recalls.max_by(|(_, a), (_, b)| a.value.total_cmp(&b.value));
-    let Some((at, best)) = best else { return };
-    let chance = best.chance.unwrap_or(0.0);
-    let verdict = Verdict::of(best, 1.0);
+    section.rest_on(1.0, |it| it.metric == "recall_at_1" && it.setting.starts_with(among));
+    let (Some(at), Some(verdict)) = (section.headline, section.verdict) else { return };
+    let best = &section.findings[at];
     let note = format!(
-        "{} A server that kept the old rows recognises {:.1} % of documents by {} (chance {:.2} %).",
+        "{} A server that kept the old rows recognises {:.1} % of documents (chance {:.2} %).",
         opening(verdict),
         100.0 * best.value,
-        best.setting,
-        100.0 * chance,
+        100.0 * best.chance.unwrap_or(0.0),
     );
-    section.verdict = Some(verdict);
-    section.headline = Some(at);
     section.notes.push(note);
 }
 

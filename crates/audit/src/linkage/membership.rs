@@ -134,10 +134,9 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
             );
         }
     }
-    let seen = section.findings.iter().enumerate();
-    let seen = seen.filter(|(_, f)| f.metric == "auc" && f.setting.ends_with("seen-by=server"));
-    if let Some((at, best)) = seen.max_by(|(_, a), (_, b)| a.value.total_cmp(&b.value)) {
-        let verdict = Verdict::of(best, 1.0);
+    section.rest_on(1.0, |f| f.metric == "auc" && f.setting.ends_with("seen-by=server"));
+    if let (Some(at), Some(verdict)) = (section.headline, section.verdict) {
+        let best = &section.findings[at];
         let hidden = match verdict {
             Verdict::Open => "What is stored does not hide it",
             Verdict::Reduced => "What is stored hides it in part",
@@ -145,11 +144,9 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         };
         let note = format!(
             "An attacker who has a document's vector and the model tells whether it is stored with \
-             an area under the curve of {:.3} by {} (0.5 is chance). {hidden}.",
-            best.value, best.setting
+             an area under the curve of {:.3} (0.5 is chance). {hidden}.",
+            best.value
         );
-        section.verdict = Some(verdict);
-        section.headline = Some(at);
         section.notes.push(note);
     }
     section.notes.extend([

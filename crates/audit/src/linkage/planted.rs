@@ -43,6 +43,7 @@ pub(super) fn subject(
     Subject {
         coordinates: vectors.clone(),
         vectors,
+        axes: None,
         prefix_width,
         cells,
         keys: KeyFamily::Orthogonal,

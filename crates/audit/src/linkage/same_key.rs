@@ -119,6 +119,9 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     let micro = keys == release.rows.rows();
     section.verdict =
         Some(if micro { Verdict::Closed } else { Verdict::of(&section.findings[0], 1.0) });
+    if !micro {
+        section.add_detection_limit(1);
+    }
     section.notes.push(if micro {
         "Closed: every row has a key of its own, so no two rows can be compared.".to_owned()
     } else {
@@ -138,13 +141,14 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
 /// that keeps their distances.
 fn judge_foreign(section: &mut Section) {
     let overlap = &section.findings[0];
-    section.verdict = Some(Verdict::of(overlap, 1.0));
+    let verdict = Verdict::of(overlap, 1.0);
     section.notes.push(format!(
         "All rows can be compared with each other. Ranking them as they are stored finds {:.0} % of \
          each document's ten true neighbours.",
         100.0 * overlap.value
     ));
-    section.headline = Some(0);
+    (section.verdict, section.headline) = (Some(verdict), Some(0));
+    section.add_detection_limit(1);
 }
 
 #[cfg(test)]

@@ -81,9 +81,19 @@ fn every_figure_is_a_flat_row_with_all_its_fields() {
         let mut names: Vec<&str> =
             row.as_object().expect("an object").keys().map(String::as_str).collect();
         names.sort_unstable();
-        let expected =
-            ["channel", "chance", "ci95", "metric", "paper", "rows", "seed", "setting", "value"];
-        let mut expected = expected.to_vec();
+        let mut expected = vec![
+            "channel",
+            "chance",
+            "ci95",
+            "constructed",
+            "metric",
+            "paper",
+            "rows",
+            "seed",
+            "setting",
+            "trials",
+            "value",
+        ];
         expected.sort_unstable();
         assert_eq!(names, expected);
     }

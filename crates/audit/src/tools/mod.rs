@@ -2,6 +2,7 @@
 
 pub mod evidence;
 pub mod matrix;
+pub mod mills;
 pub mod neighbours;
 pub mod statistics;
 pub mod uniformity;

@@ -72,6 +72,18 @@ pub fn nearest_others(
 /// # Panics
 /// When the widths differ, or there is not one target for each query.
 pub fn places(queries: &Matrix, gallery: &Matrix, targets: &[usize], metric: Metric) -> Vec<f64> {
+    places_allowed(queries, gallery, targets, metric, |_, _| true)
+}
+
+/// [`places`] among the rows `row` of the gallery that `allowed(query, row)` leaves, of which the target
+/// is one.
+pub fn places_allowed(
+    queries: &Matrix,
+    gallery: &Matrix,
+    targets: &[usize],
+    metric: Metric,
+    allowed: impl Fn(usize, usize) -> bool + Sync,
+) -> Vec<f64> {
     assert_eq!(queries.rows(), targets.len(), "a target for each query");
     let mut places = Vec::with_capacity(targets.len());
     for_each_block(queries, gallery, metric, |first, scores| {
@@ -80,9 +92,12 @@ pub fn places(queries: &Matrix, gallery: &Matrix, targets: &[usize], metric: Met
             .map(|at| {
                 let (row, target) = (scores.row(at), targets[first + at]);
                 let own = row[target];
-                let before = row.iter().filter(|&&score| score > own).count() as f64;
-                let tied = row.iter().filter(|&&score| score == own).count() - 1;
-                before + tied as f64 / 2.0
+                let others = row.iter().enumerate().filter(|(other, _)| *other != target);
+                let others = others.filter(|(other, score)| {
+                    // Most score less, and need not be asked for.
+                    **score >= own && allowed(first + at, *other)
+                });
+                others.map(|(_, &score)| if score > own { 1.0 } else { 0.5 }).sum()
             })
             .collect();
         places.extend(block);

@@ -3,6 +3,8 @@
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
+use super::mills::{density, mills_ratio};
+
 /// The generator of one purpose under one seed, the same on every machine.
 pub fn generator(seed: u64, purpose: u64) -> ChaCha8Rng {
     let mut bytes = [0; 32];
@@ -98,6 +100,46 @@ pub fn interval_of_hits(hits: &[f64]) -> [f64; 2] {
     wilson_interval(hits.iter().filter(|&&hit| hit > 0.5).count(), hits.len())
 }
 
+/// The probability of at least `hits` in `of` independent trials that each succeed with probability `p`,
+///
+/// ```text
+/// sum_{k = hits}^{n} C(n, k) p^k (1 - p)^(n - k) ,
+/// ```
+///
+/// the first term by logarithms, each further one by `(n - k) / (k + 1) p / (1 - p)`.
+pub fn binomial_tail(hits: usize, of: usize, p: f64) -> f64 {
+    if hits == 0 || p >= 1.0 {
+        return 1.0;
+    }
+    if hits > of || p <= 0.0 {
+        return 0.0;
+    }
+    let choose: f64 = (0..hits).map(|k| ((of - k) as f64).ln() - ((hits - k) as f64).ln()).sum();
+    let mut term = (choose + hits as f64 * p.ln() + (of - hits) as f64 * (-p).ln_1p()).exp();
+    let mut sum = 0.0;
+    for k in hits..=of {
+        sum += term;
+        // Terms fall from the mean on, and below it none is left out.
+        if k as f64 > of as f64 * p && term < 1e-18 * sum {
+            break;
+        }
+        term *= (of - k) as f64 / (k + 1) as f64 * p / (1.0 - p);
+    }
+    sum.min(1.0)
+}
+
+/// The number of standard deviations that a normal variable exceeds with probability `tail`, which is
+/// at most one half; by bisection.
+pub fn deviations(tail: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 38.0);
+    for _ in 0..80 {
+        let middle = (low + high) / 2.0;
+        let exceeded = mills_ratio(middle) * density(middle);
+        *(if exceeded > tail { &mut low } else { &mut high }) = middle;
+    }
+    low
+}
+
 /// A percentile interval of 95 % of [`area_under_curve`]: each repetition draws scores of both kinds
 /// with replacement.
 pub fn area_interval(same: &[f64], different: &[f64], repetitions: usize, seed: u64) -> [f64; 2] {
@@ -188,6 +230,34 @@ mod tests {
         assert!(all == 1.0 && (under - 0.963).abs() < 1e-3, "{under}");
         assert_eq!(wilson_interval(0, 0), [0.0, 1.0]);
         assert_eq!(interval_of_hits(&[1.0, 0.0, 0.0]), wilson_interval(1, 3));
+    }
+
+    #[test]
+    fn the_binomial_tail_is_that_of_every_outcome_counted() {
+        for (of, p) in [(10_usize, 0.3_f64), (12, 0.01), (9, 0.9)] {
+            for hits in 0..=of {
+                let expected: f64 = (0..1_u32 << of)
+                    .filter(|outcome| outcome.count_ones() as usize >= hits)
+                    .map(|outcome| {
+                        let ones = outcome.count_ones() as i32;
+                        p.powi(ones) * (1.0 - p).powi(of as i32 - ones)
+                    })
+                    .sum();
+                let tail = binomial_tail(hits, of, p);
+                assert!((tail - expected).abs() < 1e-12, "{hits} of {of}: {tail} {expected}");
+            }
+        }
+        assert_eq!((binomial_tail(3, 2, 0.5), binomial_tail(1, 2, 0.0)), (0.0, 0.0));
+        assert!((binomial_tail(5_000, 10_000, 0.5) - 0.504).abs() < 1e-3);
+    }
+
+    #[test]
+    fn deviations_are_those_of_the_tables() {
+        for (tail, expected) in
+            [(0.5, 0.0), (0.05, 1.644_854), (0.025, 1.959_964), (1e-9, 5.997_807)]
+        {
+            assert!((deviations(tail) - expected).abs() < 1e-5, "{tail}");
+        }
     }
 
     #[test]

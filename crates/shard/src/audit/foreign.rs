@@ -109,6 +109,7 @@ pub(super) fn subject(
     Ok(Subject {
         vectors: Matrix::from_vectors(originals),
         coordinates: first,
+        axes: None,
         prefix_width: 0,
         cells: vec![0; originals.rows()],
         keys: KeyFamily::Orthogonal,

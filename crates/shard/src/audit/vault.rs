@@ -6,7 +6,7 @@ use std::hash::Hash;
 use shard_audit::linkage::active_cells::ActiveCells;
 use shard_audit::linkage::candidates;
 use shard_audit::report::shape;
-use shard_audit::subject::{KeyFamily, Subject, coordinates};
+use shard_audit::subject::{FittedAxes, KeyFamily, Subject, coordinates};
 use shard_audit::tools::matrix::Matrix;
 use shard_audit::view::SeenRequest;
 use shard_client::{ClientError, TransformKind};
@@ -91,6 +91,7 @@ impl Audited {
             }
         };
         let (model, index) = (collection.model(), collection.index());
+        let axes = FittedAxes::fit(all.vectors(), &kept, options.seed).map_err(Error::audit)?;
         let batch = vault.published_rows()?;
         let requests = match &queries {
             Some(queries) => recorded::requests(collection, &batch, queries, options.watch)?,
@@ -114,6 +115,7 @@ impl Audited {
             subject: Attacked::Rows(Subject {
                 coordinates: coordinates(model.pca(), &vectors),
                 vectors: Matrix::from_vectors(&vectors),
+                axes: Some(axes),
                 prefix_width: model.split().prefix(),
                 cells: renumbered(kept.iter().map(|&row| cells[row])),
                 keys: match model.settings().transform {
