@@ -31,6 +31,17 @@ pub struct Corpus {
     pub qrels: crate::quality::Qrels,
 }
 
+/// A release that Shard did not make: nothing is known of how rows come from vectors.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// Rows of the newest release, not centred, in their own coordinates.
+    pub rows: Matrix,
+    /// `V^T (x - mu)` of every vector, with all coordinates.
+    pub coordinates: Matrix,
+    /// Whether it was said which rows share a key.
+    pub labelled: bool,
+}
+
 /// Axes that an attacker fits, to all documents there are, also where some are attacked: fewer would
 /// give axes farther off, and a weaker attacker than there is.
 #[derive(Clone)]
@@ -81,6 +92,8 @@ pub struct Subject {
     pub vectors: Matrix,
     /// `V^T (x - mu)` of each, by falling variance.
     pub coordinates: Matrix,
+    /// What Shard did not make, as it was given.
+    pub given: Option<Given>,
     /// The axes of attackers who have to fit their own; none where they would change nothing.
     pub axes: Option<FittedAxes>,
     /// Coordinates of the prefix.

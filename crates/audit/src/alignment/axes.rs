@@ -77,7 +77,12 @@ pub(super) struct Known {
 }
 
 impl Known {
-    fn new(rows: Matrix, residuals: Matrix, cells: Vec<u32>, documents: Vec<usize>) -> Self {
+    pub(super) fn new(
+        rows: Matrix,
+        residuals: Matrix,
+        cells: Vec<u32>,
+        documents: Vec<usize>,
+    ) -> Self {
         let mut counts = vec![0; cells.iter().max().map_or(0, |&last| last as usize + 1)];
         cells.iter().for_each(|&cell| counts[cell as usize] += 1);
         // The attacker's reference is native residuals, whose norms set the scale.
@@ -172,6 +177,7 @@ pub(super) mod tests {
         Subject {
             vectors: Matrix::from_vectors(&vectors),
             coordinates,
+            given: None,
             axes: Some(axes),
             prefix_width,
             cells,

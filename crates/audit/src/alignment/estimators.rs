@@ -248,7 +248,7 @@ pub(super) struct Frames {
 
 impl Frames {
     /// `X Y^T`.
-    fn dropped(self) -> ReverseMap {
+    pub(super) fn dropped(self) -> ReverseMap {
         ReverseMap {
             rank: self.stored.ncols(),
             left: matrix(self.stored.as_ref()),

@@ -5,6 +5,9 @@
 //! - `axes`: the principal axes in which an attacker sees native vectors;
 //! - [`affine`]: maps between vectors and their coordinates;
 //! - [`span`]: everything that pairs determine of a row, and matching by nothing else;
+//! - [`model`]: rows as any linear map of vectors, with noise;
+//! - [`marginals`]: columns told by how their numbers are distributed;
+//! - `foreign`: releases that Shard did not make, attacked in every way that they can be read;
 //! - [`trial`]: one game of disclosed pairs, held-out targets and a gallery;
 //! - [`procrustes`]: one rotation for all rows, the baseline;
 //! - [`reference`](mod@reference): finding rows in a reference corpus, and its texts;
@@ -15,6 +18,9 @@
 pub mod affine;
 mod axes;
 pub mod estimators;
+pub(crate) mod foreign;
+pub mod marginals;
+pub mod model;
 pub mod partial;
 pub mod procrustes;
 pub mod reference;

@@ -18,6 +18,7 @@ use shard_geometry::Pca;
 
 use super::axes::{self, Axes, Known};
 use super::estimators::Estimator;
+use super::foreign;
 use super::span::Matcher;
 use super::trial::{Attack, Disclosure, Draw, Trial, measure};
 use crate::finding::{FEW_PAIRS, Finding, Plot, Section, Series};
@@ -74,6 +75,13 @@ pub(super) fn not_measured() -> String {
 /// When a decomposition does not converge.
 pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     let mut section = Section::new(CHANNEL, "Known pairs against the keys of cells");
+    if let Some(given) = &subject.given {
+        match foreign::unfit(given) {
+            Some(note) => section.notes.push(note),
+            None => foreign::partial(subject, given, &mut section, progress)?,
+        }
+        return Ok(section);
+    }
     let Some(known) = Known::of(subject).filter(|known| known.rows.rows() >= FEWEST_ROWS) else {
         section.notes.push(not_measured());
         return Ok(section);

@@ -18,11 +18,12 @@ use shard_geometry::top_k;
 
 use super::axes::{self, Axes, Known};
 use super::estimators::{Estimator, Pairs, divided};
+use super::foreign;
 use super::partial::{FEWEST_ROWS, not_measured};
 use super::span::{Matcher, Span, scale_by_pairs};
 use super::trial::Draw;
 use crate::finding::{FEW_PAIRS, Finding, Section, Verdict};
-use crate::subject::Subject;
+use crate::subject::{Given, Subject};
 use crate::tools::matrix::Matrix;
 use crate::tools::neighbours::{Metric, for_each_block};
 use crate::tools::statistics::{below, generator, interval, mean};
@@ -198,15 +199,18 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     const STRENGTHENED: [Attempt; 3] = [("norm", 0), ("gram", 1), ("ols", 32)];
     const WEAKENED: [Attempt; 3] = [("norm", 0), ("gram", 32), ("ols", 32)];
     let mut section = Section::new(CHANNEL, "Finding rows in a reference corpus");
+    if let Some(given) = &subject.given {
+        return in_given(subject, given, section, progress);
+    }
     let Some(known) = Known::of(subject).filter(|known| known.rows.rows() >= FEWEST_ROWS) else {
         section.notes.push(not_measured());
         return Ok(section);
     };
     for (axes, known) in &known.in_fitted_axes(subject) {
         let attempts: &[Attempt] = if *axes == Axes::Reference { &ALL } else { &WEAKENED };
-        play(subject, *axes, known, attempts, &mut section, progress)?;
+        play(subject, axes.setting(), known, attempts, &mut section, progress)?;
     }
-    play(subject, Axes::Owner, &known, &STRENGTHENED, &mut section, progress)?;
+    play(subject, Axes::Owner.setting(), &known, &STRENGTHENED, &mut section, progress)?;
     if subject.texts.is_none() {
         section.notes.push("No texts were given, so token overlap is not measured.".into());
     }
@@ -222,10 +226,36 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     Ok(section)
 }
 
-/// Attacks on rows seen in some axes.
+/// Rows that Shard did not make, in every reading.
+fn in_given(
+    subject: &Subject,
+    given: &Given,
+    mut section: Section,
+    progress: &dyn Fn(&str),
+) -> Result<Section> {
+    const BY_LENGTH: [Attempt; 3] = [("norm", 0), ("gram", 8), ("gram", 32)];
+    const BY_PAIRS: [Attempt; 1] = [("ols", 32)];
+    if let Some(note) = foreign::unfit(given) {
+        section.notes.push(note);
+        return Ok(section);
+    }
+    for view in foreign::views(subject, given)? {
+        let attempts: &[Attempt] = if view.has_lengths() { &BY_LENGTH } else { &BY_PAIRS };
+        play(subject, &view.setting(), view.known(), attempts, &mut section, progress)?;
+    }
+    section.notes.push(
+        "An attacker who has a list of texts that includes yours, and the same encoder, looks up which \
+         row is which text, in every reading of the rows."
+            .into(),
+    );
+    section.rest_on(1.0, |f| f.metric == "recall_at_1");
+    Ok(section)
+}
+
+/// Attacks on rows seen in some way, which is the beginning of their settings.
 fn play(
     subject: &Subject,
-    axes: Axes,
+    seen: &str,
     known: &Known,
     attempts: &[Attempt],
     section: &mut Section,
@@ -237,7 +267,7 @@ fn play(
     let names: Vec<usize> = draw.gallery.iter().map(|&row| known.documents[row]).collect();
     let micro = known.most_in_a_cell <= 1;
     for &(attack, pairs) in attempts.iter().filter(|(_, pairs)| *pairs == 0 || !micro) {
-        let setting = format!("{}attack={attack},pairs={pairs}", axes.setting());
+        let setting = format!("{seen}attack={attack},pairs={pairs}");
         progress(&format!("reference lookup: {setting}"));
         let found = in_cells(known, &draw, &reference, pairs, attack == "ols")?;
         let judged = judge(&found.lookups, &found.numbers, &names, subject.texts.as_deref());
@@ -338,7 +368,7 @@ pub fn prefix_channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Sect
                 .into(),
         );
         let finding = Finding::new(CHANNEL, "prefix=none", "recall_at_1", 0.0);
-        let finding = finding.chance(1.0 / known.len().max(1) as f64);
+        let finding = finding.chance(1.0 / known.len().max(1) as f64).constructed();
         section.findings.push(finding.on(subject.seed, known.len()));
         (section.verdict, section.headline) = (Some(Verdict::Closed), Some(0));
         return Ok(section);

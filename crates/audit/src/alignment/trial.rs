@@ -11,6 +11,7 @@ use rayon::prelude::*;
 
 use super::axes::Known;
 use super::estimators::{Estimator, Factors, Pairs, divided};
+use super::model::{FEWEST_PAIRS, LinearModel};
 use super::span::{Matcher, Span, places_by_norm, scale_by_pairs};
 use crate::finding::Finding;
 use crate::tools::matrix::{Matrix, cosines};
@@ -29,6 +30,8 @@ pub enum Attack {
     Match(Matcher),
     /// Match norms, with no use of the pairs.
     Norm,
+    /// Match by a linear model with noise.
+    Model,
 }
 
 impl Attack {
@@ -39,6 +42,7 @@ impl Attack {
             Self::Match(Matcher::Span) => "span",
             Self::Match(Matcher::Gram) => "gram",
             Self::Norm => "norm",
+            Self::Model => "model",
         }
     }
 }
@@ -186,7 +190,7 @@ impl Trial {
     fn anchors(&self, disclosure: Disclosure, budget: usize) -> Vec<Vec<usize>> {
         let count = self.cells.iter().max().map_or(0, |&last| last as usize + 1);
         let mut anchors = vec![Vec::new(); count];
-        let useful = USEFUL_WIDTHS * self.rows.width();
+        let useful = USEFUL_WIDTHS * self.rows.width().max(self.residuals.width());
         let (all, in_cell) = match disclosure {
             Disclosure::Diffuse => (budget, useful),
             Disclosure::Targeted => (usize::MAX, budget.min(useful)),
@@ -270,12 +274,28 @@ impl Trial {
                     cell.into_iter().for_each(|(target, place)| outcome.places[target] = place);
                 }
             }
+            Attack::Model => {
+                let games = games.filter(|(_, anchors)| anchors.len() >= FEWEST_PAIRS);
+                let found = games.map(|(targets, anchors)| -> Result<_> {
+                    let pairs = Pairs::of(&self.residuals, &self.rows, anchors);
+                    let model = LinearModel::fit(&pairs)?;
+                    let rows = model.of_rows(&self.rows.select(&targets));
+                    let gallery = model.of_natives(&self.gallery);
+                    let allowed = |at: usize, place| is_candidate(targets[at], place);
+                    let places =
+                        places_allowed(&rows, &gallery, &targets, Metric::Distance, allowed);
+                    Ok(targets.into_iter().zip(places).collect::<Vec<_>>())
+                });
+                for cell in found.collect::<Result<Vec<_>>>()? {
+                    cell.into_iter().for_each(|(target, place)| outcome.places[target] = place);
+                }
+            }
             Attack::Estimate(estimator) => {
                 let estimates = games.map(|(targets, anchors)| -> Result<_> {
                     let map = estimator.fit(&Pairs::of(&self.residuals, &self.rows, anchors))?;
                     Ok((map.apply(&self.rows.select(&targets)), map.rank(), targets))
                 });
-                let mut estimated = Matrix::zeros(self.targets.max(1), self.rows.width());
+                let mut estimated = Matrix::zeros(self.targets.max(1), self.residuals.width());
                 let mut full = vec![0.0; self.targets];
                 for (estimates, rank, targets) in estimates.collect::<Result<Vec<_>>>()? {
                     for (estimate, target) in estimates.iter().zip(targets) {

@@ -19,6 +19,7 @@ use rand_core::Rng;
 
 use super::axes::Known;
 use super::estimators::{CUTOFF, Estimator, Factors, Frames, Pairs, ReverseMap};
+use super::foreign;
 use super::partial::{FEWEST_ROWS, not_measured};
 use super::trial::hits;
 use crate::finding::{Finding, Section};
@@ -103,7 +104,12 @@ pub fn align_moments(rows: &Matrix, auxiliary: &Matrix) -> Result<Alignment> {
     Ok(Alignment {
         stored_mean: stored.mean,
         native_mean: native.mean,
-        map: Frames { stored: z, native: r }.completed()?,
+        // Where rows have another width there is nothing to complete.
+        map: if rows.width() == auxiliary.width() {
+            Frames { stored: z, native: r }.completed()?
+        } else {
+            Frames { stored: z, native: r }.dropped()
+        },
     })
 }
 
@@ -142,6 +148,13 @@ fn found(alignment: &Alignment, rows: &Matrix, gallery: &Matrix, targets: &[usiz
 /// When a decomposition does not converge.
 pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     let mut section = Section::new(CHANNEL, "Alignment without known pairs");
+    if let Some(given) = &subject.given {
+        match foreign::unfit(given) {
+            Some(note) => section.notes.push(note),
+            None => foreign::unsupervised(subject, given, &mut section)?,
+        }
+        return Ok(section);
+    }
     let Some(known) = Known::of(subject).filter(|known| known.rows.rows() >= FEWEST_ROWS) else {
         section.notes.push(not_measured());
         return Ok(section);

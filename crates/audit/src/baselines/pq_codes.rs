@@ -109,6 +109,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
         section.findings.push(
             Finding::new(NAME, "system=shard", "code_bytes_per_row", 0.0)
                 .chance(0.0)
+                .constructed()
                 .on(seed, total),
         );
     } else {
@@ -225,7 +226,10 @@ pub fn reproduce_pq_only(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Result<
             PlainShard::fit(&corpus.vectors, prefix_width)?.coordinates.columns(0..prefix_width);
         section.findings.push(
             // The keys cancel: scores come from the whole vector.
-            Finding::new("pq-only", &setting, "rerank_cosine", 1.0).paper(1.0).on(SEED, rows),
+            Finding::new("pq-only", &setting, "rerank_cosine", 1.0)
+                .paper(1.0)
+                .constructed()
+                .on(SEED, rows),
         );
         section.findings.push(overlap(&setting, &prefix, 0.55));
     }

@@ -69,6 +69,7 @@ pub fn subject(rows: usize, width: usize, seed: u64) -> Subject {
     Subject {
         vectors: Matrix::from_vectors(&vectors),
         coordinates,
+        given: None,
         axes: None,
         prefix_width,
         cells,

@@ -41,6 +41,7 @@ fn reading(name: &'static str, level: f64) -> Reading {
     let subject = Subject {
         vectors,
         coordinates,
+        given: None,
         axes: None,
         prefix_width: 0,
         cells: cells.clone(),

@@ -23,7 +23,10 @@ pub const REPETITIONS: usize = 200;
 /// taken from.
 const AREA_PAIRS: usize = 4_000;
 
-/// Documents to make releases from.
+/// Stands for the document of a canary.
+pub const CANARY: usize = usize::MAX;
+
+/// Documents to make releases from, and after them canaries.
 #[derive(Clone, Debug)]
 pub struct Population {
     /// `u` of each.
@@ -34,6 +37,8 @@ pub struct Population {
     pub cells: Vec<u32>,
     /// How releases of it are keyed.
     pub family: KeyFamily,
+    /// The document of each, or [`CANARY`].
+    names: Vec<usize>,
 }
 
 impl Population {
@@ -55,46 +60,46 @@ impl Population {
         let prefixes = coordinates.columns(0..prefix_width);
         let cells = cells_of(&prefixes, cells, &mut rng)?;
         let residuals = coordinates.columns(prefix_width..vectors.width());
-        Ok(Self { prefixes, residuals, cells, family: KeyFamily::Orthogonal })
+        let names = (0..residuals.rows()).collect();
+        Ok(Self { prefixes, residuals, cells, family: KeyFamily::Orthogonal, names })
     }
 
-    /// The owner's documents, to make another release like the real one from: in its cells and at
-    /// its fixed point.
+    /// The stored rows of an audit, to make other releases like the real one from.
     pub fn of(subject: &Subject) -> Self {
-        let release = subject.release();
-        let spare = release.cells.iter().max().map_or(0, |&last| last + 1);
-        let mut cells = vec![spare; subject.coordinates.rows()];
-        for (row, document) in subject.documents.iter().enumerate() {
-            if let Some(document) = document {
-                cells[*document] = release.cells[row];
-            }
-        }
-        let mut residuals = subject.residuals();
-        let scale = fixed_point(&residuals, release, &subject.documents);
-        residuals.values_mut().iter_mut().for_each(|x| *x *= scale);
-        Self { prefixes: subject.prefixes(), residuals, cells, family: subject.keys }
+        let documents: Vec<usize> =
+            subject.documents.iter().map(|document| document.unwrap_or(CANARY)).collect();
+        Self::of_rows(subject.release(), &documents, subject.keys)
     }
 
-    /// Adds canaries in these cells, each a random direction as long as a random document, and
-    /// returns their numbers.
-    pub fn add_canaries(&mut self, cells: &[u32], rng: &mut impl Rng) -> std::ops::Range<usize> {
-        let documents = self.len();
-        let like: Vec<usize> = cells.iter().map(|_| below(documents, rng)).collect();
-        let directions = random_directions(&self.residuals.select(&like), rng);
-        self.residuals = stacked(&self.residuals, &directions);
-        self.prefixes = stacked(&self.prefixes, &self.prefixes.select(&like));
-        self.cells.extend(cells);
-        documents..self.len()
+    /// Stored rows, with the document of each. A row under a key and another key on top is a row under
+    /// a key, so releases of stored rows are what a change of keys makes of them, canaries and all.
+    pub fn of_rows(release: &Release, documents: &[usize], family: KeyFamily) -> Self {
+        let (mut order, canaries): (Vec<usize>, Vec<usize>) =
+            (0..documents.len()).partition(|&row| documents[row] != CANARY);
+        order.extend(canaries);
+        let nothing = || Matrix::zeros(order.len(), 1);
+        Self {
+            prefixes: release.prefixes.as_ref().map_or_else(nothing, |held| held.select(&order)),
+            residuals: release.rows.select(&order),
+            cells: order.iter().map(|&row| release.cells[row]).collect(),
+            family,
+            names: order.iter().map(|&row| documents[row]).collect(),
+        }
     }
 
     /// Number of documents.
     pub fn len(&self) -> usize {
-        self.cells.len()
+        self.names.iter().take_while(|&&name| name != CANARY).count()
+    }
+
+    /// The numbers of canaries.
+    pub fn canaries(&self) -> std::ops::Range<usize> {
+        self.len()..self.names.len()
     }
 
     /// Whether there is no document.
     pub fn is_empty(&self) -> bool {
-        self.cells.is_empty()
+        self.len() == 0
     }
 
     /// A release of some documents under fresh keys, in a random order, with the prefixes as they
@@ -106,6 +111,7 @@ impl Population {
     pub fn release(&self, documents: &[usize], keying: Keying, rng: &mut impl Rng) -> Snapshot {
         let order = sample(documents.len(), documents.len(), rng);
         let documents: Vec<usize> = order.into_iter().map(|at| documents[at]).collect();
+        let names = documents.iter().map(|&document| self.names[document]).collect();
         let residuals = self.residuals.select(&documents);
         let own: Vec<u32> = (0..documents.len() as u32).collect();
         let shared: Vec<u32> = documents.iter().map(|&document| self.cells[document]).collect();
@@ -120,29 +126,11 @@ impl Population {
             release.cells = shared;
         }
         release.prefixes = Some(self.prefixes.select(&documents));
-        Snapshot { release, documents }
+        Snapshot { release, documents: names }
     }
 }
 
-/// How much longer rows are than residuals, for a judge who makes another release and knows which
-/// row is which: the median ratio of norms. An attacker has [`scale_of_norms`]. Fixed points are powers of
-/// two, so a ratio within a thousandth of one is taken for it.
-pub fn fixed_point(residuals: &Matrix, release: &Release, documents: &[Option<usize>]) -> f64 {
-    let (before, after) = (residuals.norms(), release.rows.norms());
-    let rows =
-        documents.iter().zip(after).filter_map(|(document, after)| Some(((*document)?, after)));
-    let ratios = rows.map(|(document, after)| after / before[document]);
-    let mut ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_normal()).collect();
-    if ratios.is_empty() {
-        return 1.0;
-    }
-    ratios.sort_unstable_by(f64::total_cmp);
-    let median = quantile(&ratios, 0.5);
-    let power = median.log2().round().exp2();
-    if (median / power - 1.0).abs() < 1e-3 { power } else { median }
-}
-
-/// The same for an attacker who knows no row: the ratio of the median norms of stored rows and of
+/// How much longer rows are than residuals, for an attacker who knows no row: the ratio of the median norms of stored rows and of
 /// native vectors of the same kind. A power of two that the spread of norms allows, by three standard
 /// errors of a median, is taken instead, since fixed points are such.
 pub fn scale_of_norms(stored: &[f64], native: &[f64]) -> f64 {
@@ -181,16 +169,12 @@ fn random_directions(rows: &Matrix, rng: &mut impl Rng) -> Matrix {
     directions
 }
 
-fn stacked(above: &Matrix, below: &Matrix) -> Matrix {
-    Matrix::new(above.width(), [above.values(), below.values()].concat())
-}
-
 /// A release, and beside it what only a judge may see.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// What the server has.
     pub release: Release,
-    /// The document of each row.
+    /// The document of each row, or [`CANARY`].
     pub documents: Vec<usize>,
 }
 
@@ -267,10 +251,10 @@ pub fn groups(first: &Release, second: &Release, grant: Grant) -> Vec<Group> {
 pub struct Truth(Vec<Option<usize>>);
 
 impl Truth {
-    /// From the documents of the rows of both releases.
+    /// From the documents of the rows of both releases; canaries have none.
     pub fn new(first: &[usize], second: &[usize]) -> Self {
-        let rows: HashMap<usize, usize> =
-            second.iter().enumerate().map(|(row, &document)| (document, row)).collect();
+        let rows = second.iter().enumerate().filter(|(_, document)| **document != CANARY);
+        let rows: HashMap<usize, usize> = rows.map(|(row, &document)| (document, row)).collect();
         Self(first.iter().map(|document| rows.get(document).copied()).collect())
     }
 

@@ -11,6 +11,7 @@ use super::features::{
     RowFeatures, combined, nearest_both_ways, nearest_links, norm_rank_links, standardised,
 };
 use super::game::{Grant, Group, Truth, groups};
+use crate::alignment::estimators::{Estimator, Pairs};
 use crate::finding::{Finding, Section, Verdict};
 use crate::tools::matrix::Matrix;
 use crate::tools::statistics::{mean, sample};
@@ -34,16 +35,19 @@ pub enum Linker {
     Prefix,
     /// By norm, Gram and neighbour signature together.
     Combined,
+    /// By inner products with the rows that those signatures match both ways: norms first, then Gram.
+    Anchored,
 }
 
 impl Linker {
     /// All of them, the control first.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::CrossKeyCosine,
         Self::NormRank,
         Self::Norm,
         Self::Gram,
         Self::Combined,
+        Self::Anchored,
         Self::Prefix,
     ];
 
@@ -56,6 +60,7 @@ impl Linker {
             Self::Gram => "gram",
             Self::Prefix => "prefix",
             Self::Combined => "combined",
+            Self::Anchored => "anchored",
         }
     }
 
@@ -72,6 +77,7 @@ impl Linker {
             Self::Gram => standardised(&pair.features[0].gram, &pair.features[1].gram),
             Self::Prefix => (first.prefixes.clone()?, second.prefixes.clone()?),
             Self::Combined => combined(&pair.features[0], &pair.features[1]),
+            Self::Anchored => return anchored(pair),
         })
     }
 }
@@ -91,6 +97,37 @@ impl Pair {
         let features = [&first, &second].map(RowFeatures::of);
         Self { first, second, features }
     }
+}
+
+/// The features of [`Linker::Anchored`], where all rows of either release are under one key: the second
+/// release turned towards the first. Rows that signatures match both ways, most of them right and some
+/// not, are taken for pairs; the orthogonal map between them is fitted, rows are matched again by it, and
+/// so on. The fit is to what most pairs agree on, so it gains on them as long as enough are right.
+fn anchored(pair: &Pair) -> Option<(Matrix, Matrix)> {
+    const ROUNDS: usize = 6;
+    let one_key = |release: &Release| release.cells.iter().all(|&cell| cell == release.cells[0]);
+    let same_width = pair.first.rows.width() == pair.second.rows.width();
+    if !same_width || !one_key(&pair.first) || !one_key(&pair.second) {
+        return None;
+    }
+    let groups = groups(&pair.first, &pair.second, Grant::Nothing);
+    let [first, second] = [&pair.first.rows, &pair.second.rows].map(|rows| {
+        let mean = rows.column_means();
+        rows.clone().minus(&mean)
+    });
+    let (mut features, mut others) = combined(&pair.features[0], &pair.features[1]);
+    for _ in 0..ROUNDS {
+        let [forward, backward] = nearest_both_ways(&features, &others, &groups);
+        let (own, other): (Vec<usize>, Vec<usize>) =
+            mutual(&forward, &backward).into_iter().unzip();
+        if own.is_empty() {
+            return None;
+        }
+        let pairs = Pairs { residuals: first.select(&own), rows: second.select(&other) };
+        let map = Estimator::Procrustes.fit(&pairs).ok()?;
+        (features, others) = (first.clone(), map.apply(&second));
+    }
+    Some((features, others))
 }
 
 /// What a linker achieved.

@@ -12,6 +12,9 @@
 use super::game::{REPETITIONS, scale_of_norms, squared_distance};
 use super::same_key::rows_of_documents;
 use super::without_rows;
+use crate::alignment::estimators::Pairs;
+use crate::alignment::foreign;
+use crate::alignment::model::{FEWEST_PAIRS, LinearModel};
 use crate::finding::{Finding, Section, Verdict};
 use crate::subject::Subject;
 use crate::tools::matrix::Matrix;
@@ -73,12 +76,79 @@ pub fn found_at_false_alarms(members: &[f64], outsiders: &[f64], share: f64) -> 
 /// One way to look at the store.
 struct View {
     name: &'static str,
+    /// How rows that Shard did not make are read; begins with a comma.
+    reading: String,
     /// Whether the server has it, or somebody with more would.
     seen: bool,
     /// Of all members, in their order.
     stored: Matrix,
     members: Matrix,
     outsiders: Matrix,
+}
+
+/// Lengths of rows that Shard did not make, in every reading of them.
+///
+/// # Errors
+/// When a decomposition does not converge.
+fn by_lengths(
+    subject: &Subject,
+    rows: &[Option<usize>],
+    members: &[usize],
+    outsiders: &[usize],
+    suspects: usize,
+) -> anyhow::Result<Vec<View>> {
+    let Some(given) = &subject.given else { return Ok(Vec::new()) };
+    let stored: Vec<usize> = members.iter().filter_map(|&member| rows[member]).collect();
+    let view = |read: foreign::View| {
+        let (rows, natives) = read.rows_and_vectors();
+        let lengths = |of: &Matrix, which: &[usize]| Matrix::new(1, of.select(which).norms());
+        View {
+            name: "norm",
+            reading: format!(",{}", read.name()),
+            seen: true,
+            stored: lengths(rows, &stored),
+            members: lengths(natives, &members[..suspects]),
+            outsiders: lengths(natives, &outsiders[..suspects]),
+        }
+    };
+    let views = foreign::views(subject, given)?.into_iter();
+    Ok(views.filter(foreign::View::has_lengths).map(view).collect())
+}
+
+/// Rows that Shard did not make, seen through a linear map fitted to known members that are no suspects.
+///
+/// # Errors
+/// When a decomposition does not converge.
+fn by_pairs(
+    subject: &Subject,
+    rows: &[Option<usize>],
+    members: &[usize],
+    outsiders: &[usize],
+    suspects: usize,
+) -> anyhow::Result<Option<View>> {
+    let one_key = subject.release().cells.iter().all(|&cell| cell == 0);
+    let Some(given) = subject.given.as_ref().filter(|_| one_key) else { return Ok(None) };
+    let row = |&member: &usize| rows[member].expect("members are stored");
+    let widest = given.rows.width().max(given.coordinates.width());
+    let shown: Vec<usize> = members[suspects..].iter().take(4 * widest).copied().collect();
+    if shown.len() < FEWEST_PAIRS {
+        return Ok(None);
+    }
+    let shown_rows: Vec<usize> = shown.iter().map(row).collect();
+    let model = LinearModel::fit(&Pairs {
+        residuals: given.coordinates.select(&shown),
+        rows: given.rows.select(&shown_rows),
+    })?;
+    let stored: Vec<usize> = members.iter().map(row).collect();
+    let natives = |of: &[usize]| model.of_natives(&given.coordinates.select(of));
+    Ok(Some(View {
+        name: "known-pairs",
+        reading: String::new(),
+        seen: true,
+        stored: model.of_rows(&given.rows.select(&stored)),
+        members: natives(&members[..suspects]),
+        outsiders: natives(&outsiders[..suspects]),
+    }))
 }
 
 /// Whether this collection's server can tell what is stored from what is not.
@@ -106,8 +176,13 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         return Ok(section);
     }
     let (members, outsiders) = order.split_at(order.len() / 2);
-    let suspects = SUSPECTS.min(members.len());
-    for view in views(subject, &rows, members, outsiders, suspects) {
+    // Where nothing is known of how rows were made, half of the members are left to learn it from.
+    let most = if subject.given.is_some() { members.len() / 2 } else { members.len() };
+    let suspects = SUSPECTS.min(most);
+    let mut views = views(subject, &rows, members, outsiders, suspects);
+    views.extend(by_lengths(subject, &rows, members, outsiders, suspects)?);
+    views.extend(by_pairs(subject, &rows, members, outsiders, suspects)?);
+    for view in views {
         progress(&format!("membership: {}", view.name));
         // Suspected members are the first of the stored ones.
         let own: Vec<usize> = (0..suspects).collect();
@@ -115,7 +190,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         let inside = scores(&view.members, &view.stored, None);
         let control = scores(&view.members, &view.stored, Some(&own));
         let seen = if view.seen { "server" } else { "nobody" };
-        let setting = format!("view={},seen-by={seen}", view.name);
+        let setting = format!("view={}{},seen-by={seen}", view.name, view.reading);
         let found = found_at_false_alarms(&inside, &outside, FALSE_ALARMS);
         let area = |same: &[f64]| {
             let interval = area_interval(same, &outside, REPETITIONS, subject.seed);
@@ -153,7 +228,8 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         "Half of the documents count as stored and half are kept out. The attacker is granted \
          native vectors of suspects and, but for the raw store, the model (mean and basis). Keys \
          stay unknown in the view norm, and in as-stored, which takes rows for what they were made \
-         from; the view aligned grants all keys and is an upper bound."
+         from; the view known-pairs has other documents with their rows, of a release that Shard did not \
+         make; the view aligned grants all keys and is an upper bound."
             .to_owned(),
         "auc_own_row_left_out is the control: with each member's own row left out, members must \
          look like outsiders."
@@ -173,6 +249,7 @@ fn views(
     let release = subject.release();
     let view = |name, seen, stored: Matrix, native: &Matrix| View {
         name,
+        reading: String::new(),
         seen,
         stored,
         members: native.select(&members[..suspects]),

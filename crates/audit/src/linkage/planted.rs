@@ -43,6 +43,7 @@ pub(super) fn subject(
     Subject {
         coordinates: vectors.clone(),
         vectors,
+        given: None,
         axes: None,
         prefix_width,
         cells,

@@ -104,6 +104,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         section.findings.push(
             Finding::new("prefix", "seen-by=server", "nn_overlap_at_10", chance)
                 .chance(chance)
+                .constructed()
                 .on(subject.seed, documents),
         );
         section.notes.push(

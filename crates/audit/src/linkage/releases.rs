@@ -10,7 +10,7 @@ use shard_geometry::OrthogonalKey;
 use super::features::nearest_links;
 use super::format::Format;
 use super::game::{
-    Grant, Group, Keying, Population, Snapshot, Truth, is_fixed_point, round_to_fixed_point,
+    CANARY, Grant, Group, Keying, Population, Snapshot, Truth, is_fixed_point, round_to_fixed_point,
 };
 use super::linker::{Linker, Outcome, PROBES, Pair, conclude, play, report};
 use super::{pooled, unfit};
@@ -31,9 +31,8 @@ const FORMATS: [Format; 4] = [Format::Clean, Format::Half, Format::Int8, Format:
 
 /// The rows of this collection against themselves after a change of keys.
 ///
-/// The first release is the real one; the second has the same documents in the same cells under
-/// fresh keys, in a fresh order, with fresh cell numbers, with as many fresh canaries and in the same
-/// fixed point. Nothing of how rows or cells correspond is granted, so every match is with the whole
+/// The first release is the real one; the second has the same rows in the same cells under fresh keys,
+/// in a fresh order, with fresh cell numbers and in the same fixed point. Nothing of how rows or cells correspond is granted, so every match is with the whole
 /// release. Where the server has two releases that Shard did not make, those are matched.
 ///
 /// # Errors
@@ -61,29 +60,24 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         );
     }
     section.notes.push(
-        "The second release keeps documents, cells, fixed point and the number of canaries; keys, \
-         order, cell numbers and the canaries themselves are fresh. The attacker is granted no \
-         correspondence of cells. Canaries differ between releases, which shifts ranks: norm-rank \
-         suffers from it, the nearest norm does not."
+        "The second release keeps documents, canaries, cells and fixed point; keys, order and cell \
+         numbers are fresh. The attacker is granted no correspondence of cells. Only documents are \
+         counted."
             .to_owned(),
     );
     Ok(section)
 }
 
-/// The documents of a release under fresh keys, with fresh canaries for those it has.
+/// The rows of a release under fresh keys, canaries among them.
 fn released_again(
     subject: &Subject,
     first: &Release,
     documents: &[usize],
     rng: &mut impl Rng,
 ) -> Snapshot {
-    let mut population = Population::of(subject);
-    let rows = documents.iter().zip(&first.cells);
-    let canaries: Vec<u32> =
-        rows.filter(|(document, _)| **document == CANARY).map(|(_, &cell)| cell).collect();
-    let mut stored: Vec<usize> = documents.iter().copied().filter(|&it| it != CANARY).collect();
-    stored.extend(population.add_canaries(&canaries, rng));
-    let mut second = population.release(&stored, Keying::of(first), rng);
+    let population = Population::of_rows(first, documents, subject.keys);
+    let all: Vec<usize> = (0..documents.len()).collect();
+    let mut second = population.release(&all, Keying::of(first), rng);
     if is_fixed_point(first) {
         round_to_fixed_point(&mut second.release);
     }
@@ -153,9 +147,6 @@ fn between(subject: &Subject, section: &mut Section, progress: &dyn Fn(&str)) {
             .to_owned(),
     );
 }
-
-/// Stands for the document of a canary.
-const CANARY: usize = usize::MAX;
 
 /// At most [`LIMIT`] rows of the release, with their documents for the judge; or a note why not.
 fn observed(subject: &Subject, section: &mut Section) -> Option<(Release, Vec<usize>)> {

@@ -17,6 +17,13 @@ pub const NAME: &str = "shape";
 /// # Errors
 /// None; the signature is that of all channels.
 pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
+    if subject.given.as_ref().is_some_and(|given| !given.labelled) {
+        let mut section = Section::new(NAME, "What the server sees by looking");
+        section.notes.push(
+            "Not measured: it was not said which rows of this release share a key.".to_owned(),
+        );
+        return Ok(section);
+    }
     progress("counting rows and cells");
     let release = subject.release();
     let sizes: Vec<usize> = release.members().iter().map(Vec::len).collect();

@@ -17,7 +17,7 @@ use shard_client::{
     BlindCollection, ClientError, FetchWay, Filling, Hints, Progress, SearchOptions, UNWATCHED,
     Watch,
 };
-use shard_geometry::VectorSet;
+use shard_geometry::{Pca, VectorSet};
 use shard_protocol::{BlindAnswer, BlindQuery, BlobName, Limits, PutBlob, PutBlobs, RecordList};
 use shard_rlwe::blind::{
     Block, BlockName, EpochKey, Keys, MODULUS, RecordShape, SCORE_BITS, Shape,
@@ -99,16 +99,17 @@ pub(super) fn subject(
         let cells = layout.members.iter().map(|&(block, _)| block as u32).collect();
         Release { rows, cells, prefixes: None }
     };
+    let axes = Pca::fit(vectors).map_err(ClientError::from)?;
     let mut readings = Vec::new();
     for domain in Domain::ALL {
         let read =
             |blocks: &[Block]| release(reading::rows(domain, shape, blocks, &layout.members));
         let releases = vec![read(&other_epoch), read(&stored.blocks)];
-        let subject = foreign::subject(vectors, releases, options.seed)?;
+        let subject = foreign::subject(vectors, &axes, releases, false, options.seed);
         readings.push(Reading { name: domain.name(), subject });
     }
     let answers = release(layout.answers_by_row(&heard.answers[..count]));
-    let subject = foreign::subject(vectors, vec![answers], options.seed)?;
+    let subject = foreign::subject(vectors, &axes, vec![answers], false, options.seed);
     readings.push(Reading { name: "answers", subject });
     let first: &mut Subject = &mut readings[0].subject;
     (first.texts, first.queries) = (texts, Some(Matrix::from_vectors(&queries)));

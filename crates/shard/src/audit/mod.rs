@@ -11,6 +11,8 @@
 mod blind;
 mod files;
 mod foreign;
+#[cfg(test)]
+mod planted;
 mod recorded;
 mod sample;
 mod server_side;
@@ -44,6 +46,8 @@ pub struct AuditOptions<'a> {
     pub queries: Option<&'a VectorSet>,
     /// Texts of the documents, for what can be read out of vectors.
     pub texts: Option<&'a [Text]>,
+    /// Which rows of somebody else's release share a key: a label for each row.
+    pub cells: Option<&'a [String]>,
     /// Where all of the audit's randomness comes from.
     pub seed: u64,
     /// Attack at most this many documents, in whole cells or blocks where possible.
@@ -58,6 +62,7 @@ impl Default for AuditOptions<'_> {
             baseline: None,
             queries: None,
             texts: None,
+            cells: None,
             seed: 2026,
             sample: 10_000,
             watch: UNWATCHED,

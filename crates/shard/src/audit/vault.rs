@@ -10,6 +10,7 @@ use shard_audit::subject::{FittedAxes, KeyFamily, Subject, coordinates};
 use shard_audit::tools::matrix::Matrix;
 use shard_audit::view::SeenRequest;
 use shard_client::{ClientError, TransformKind};
+use shard_geometry::Pca;
 use shard_protocol::{RowBatch, RowHandle};
 
 use super::server_side::ServerSide;
@@ -67,10 +68,11 @@ impl Audited {
                 "What is audited is not Shard but the baseline `{baseline}` of its vectors."
             ));
             notes.extend(foreign::note_on_width(vectors.width(), release.rows.width()));
+            let axes = Pca::fit(all.vectors()).map_err(ClientError::from)?;
             let subject = Subject {
                 texts,
                 queries: queries.as_ref().map(Matrix::from_vectors),
-                ..foreign::subject(&vectors, vec![release], options.seed)?
+                ..foreign::subject(&vectors, &axes, vec![release], false, options.seed)
             };
             let (subject, name) = (Attacked::Rows(subject), format!("{name} as {baseline}"));
             return Ok(Self { subject, name, documents, ids, whole: None, notes });
@@ -115,6 +117,7 @@ impl Audited {
             subject: Attacked::Rows(Subject {
                 coordinates: coordinates(model.pca(), &vectors),
                 vectors: Matrix::from_vectors(&vectors),
+                given: None,
                 axes: Some(axes),
                 prefix_width: model.split().prefix(),
                 cells: renumbered(kept.iter().map(|&row| cells[row])),
@@ -162,7 +165,7 @@ fn by_row(texts: &[Text], ids: &[String]) -> Result<Vec<String>, Error> {
 }
 
 /// Cells numbered in the order of appearance.
-fn renumbered<T: Eq + Hash>(cells: impl Iterator<Item = T>) -> Vec<u32> {
+pub(super) fn renumbered<T: Eq + Hash>(cells: impl Iterator<Item = T>) -> Vec<u32> {
     let mut numbers = HashMap::new();
     cells
         .map(|cell| {

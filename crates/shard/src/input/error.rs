@@ -212,6 +212,14 @@ pub enum InputProblem {
         /// Rows of the release.
         found: usize,
     },
+    /// Labels that do not fit a release of somebody else's vectors.
+    #[error("expected {rows} lines, one label for each row of the release, found {found}")]
+    ReleaseLabels {
+        /// Rows of the release.
+        rows: usize,
+        /// Labels given.
+        found: usize,
+    },
     /// Wrong judgements.
     #[cfg(feature = "audit")]
     #[error(transparent)]

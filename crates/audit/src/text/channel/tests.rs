@@ -24,6 +24,7 @@ fn subject(documents: usize, cells: usize) -> Subject {
     Subject {
         vectors: Matrix::from_vectors(&vectors),
         coordinates,
+        given: None,
         axes: None,
         prefix_width: PREFIX_WIDTH,
         cells,

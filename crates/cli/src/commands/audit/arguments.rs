@@ -30,6 +30,9 @@ pub struct Audit {
     /// The same documents transformed another time, in the same order, for `release-linkage`
     #[arg(long, value_name = "FILE", requires = "release")]
     pub second: Option<PathBuf>,
+    /// Which rows of the release share a key: a text file with a label for each row, one a line
+    #[arg(long, value_name = "FILE", requires = "release")]
+    pub cells: Option<PathBuf>,
     /// Audit another way to protect the vault's vectors, to compare with
     #[arg(long, value_name = "NAME", alias = "foil")]
     pub baseline: Option<Baseline>,

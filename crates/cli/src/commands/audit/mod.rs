@@ -93,6 +93,7 @@ fn of_vault(arguments: &Audit) -> Result<Audited> {
         baseline: arguments.baseline,
         queries: queries.as_ref().map(Documents::vectors),
         texts: texts.as_deref(),
+        cells: None,
         seed: arguments.seed,
         sample: arguments.sample,
         watch: &watch,
@@ -105,13 +106,24 @@ fn of_vault(arguments: &Audit) -> Result<Audited> {
     }
 }
 
+/// One label for each row.
+fn read_labels(path: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
 /// Reads somebody else's vectors: row `i` of all files is one document.
 fn foreign(release: &Path, originals: &Path, arguments: &Audit) -> Result<Audited> {
     let read = |path| read_vectors(path, None);
     let (protected, plain) = (read(release)?, read(originals)?);
     let second = arguments.second.as_deref().map(read).transpose()?;
-    let options =
-        AuditOptions { seed: arguments.seed, sample: arguments.sample, ..AuditOptions::default() };
+    let cells = arguments.cells.as_deref().map(read_labels).transpose()?;
+    let options = AuditOptions {
+        cells: cells.as_deref(),
+        seed: arguments.seed,
+        sample: arguments.sample,
+        ..AuditOptions::default()
+    };
     Audited::from_vectors(
         format!("the release {}", release.display()),
         plain.vectors(),
