@@ -229,7 +229,7 @@ impl Section {
         let tried = judged().count();
         let cheapest = judged()
             .filter(|(_, f)| f.pairs() <= FEW_PAIRS && Verdict::of(f, open) == Verdict::Open)
-            .min_by_key(|(_, f)| f.pairs());
+            .min_by(|(_, a), (_, b)| a.pairs().cmp(&b.pairs()).then(b.value.total_cmp(&a.value)));
         let above = |finding: &Finding| finding.value - finding.chance.unwrap_or(0.0);
         let farthest = judged().rev().max_by(|a, b| above(a.1).total_cmp(&above(b.1)));
         if let Some((at, _)) = cheapest {

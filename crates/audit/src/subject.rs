@@ -108,6 +108,8 @@ pub struct Subject {
     pub queries: Option<Matrix>,
     /// What the server has.
     pub view: ServerView,
+    /// Lengths of stored rows that are left out where only a sample is attacked.
+    pub other_lengths: Vec<f64>,
     /// The document of each row of the newest release; canaries have none.
     pub documents: Vec<Option<usize>>,
     /// The seed of all randomness of the audit.

@@ -21,7 +21,7 @@ use super::span::scale_by_medians;
 use crate::finding::Finding;
 use crate::subject::{KeyFamily, Subject, protect};
 use crate::tools::matrix::Matrix;
-use crate::tools::statistics::generator;
+use crate::tools::statistics::{generator, sample};
 
 /// The axes of an attacker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,7 +92,7 @@ impl Known {
         Self { rows, residuals, cells, documents, most_in_a_cell }
     }
 
-    /// The release under attack in the owner's axes. `None` when rows are not rotated residuals.
+    /// The release under attack in the owner's axes, or a random part of it. `None` when rows are not rotated residuals.
     pub(super) fn of(subject: &Subject) -> Option<Self> {
         let release = subject.release();
         let width = subject.coordinates.width().checked_sub(subject.prefix_width)?;
@@ -100,8 +100,11 @@ impl Known {
             return None;
         }
         let known = subject.documents.iter().enumerate();
+        let known: Vec<(usize, usize)> =
+            known.filter_map(|(row, document)| Some((row, (*document)?))).collect();
+        let chosen = sample(known.len(), MOST_ROWS, &mut generator(subject.seed, CHOSEN));
         let (places, documents): (Vec<usize>, Vec<usize>) =
-            known.filter_map(|(row, document)| Some((row, (*document)?))).unzip();
+            chosen.into_iter().map(|at| known[at]).unzip();
         let cells = places.iter().map(|&row| release.cells[row]).collect();
         let residuals = subject.residuals().select(&documents);
         Some(Self::new(release.rows.select(&places), residuals, cells, documents))
@@ -136,6 +139,12 @@ impl Known {
         vec![(Axes::Reference, reference), (Axes::Auxiliary, auxiliary)]
     }
 }
+
+/// Rows that are attacked; no game has more targets, candidates and pairs together.
+const MOST_ROWS: usize = 40_000;
+
+/// The purpose of the randomness by which they are chosen.
+const CHOSEN: u64 = 0x6178_6573_0003;
 
 /// The purpose of the randomness of keys.
 const ANEW: u64 = 0x6178_6573_0002;
@@ -179,6 +188,7 @@ pub(super) mod tests {
             coordinates,
             given: None,
             axes: Some(axes),
+            other_lengths: Vec::new(),
             prefix_width,
             cells,
             keys: KeyFamily::Orthogonal,

@@ -15,7 +15,7 @@ use crate::tools::matrix::Matrix;
 pub const FEWEST_PAIRS: usize = 16;
 
 /// One pair in so many is held out for the covariance.
-const HELD_OUT: usize = 4;
+const HELD_OUT: usize = 2;
 
 /// Variance of noise, as a share of that of rows, below which it is rounding.
 const ROUNDING: f64 = 1e-12;
@@ -57,8 +57,8 @@ impl LinearModel {
         covariance.col_iter_mut().for_each(|column| {
             column.iter_mut().for_each(|x| *x /= held as f64);
         });
-        // Fewer errors than coordinates leave most of the covariance open: it is taken to be round there.
-        let share = width as f64 / (width + held) as f64;
+        // Few errors leave most of the covariance open: it is taken to be round there.
+        let share = if held >= 2 * width { 1e-9 } else { width as f64 / (width + held) as f64 };
         let square = |of: &Matrix| of.values().iter().map(|x| x * x).sum::<f64>();
         let mean = (0..width).map(|at| covariance[(at, at)]).sum::<f64>() / width as f64;
         let rounding = ROUNDING * square(&stored) / (count * width) as f64;

@@ -71,6 +71,7 @@ pub fn subject(rows: usize, width: usize, seed: u64) -> Subject {
         coordinates,
         given: None,
         axes: None,
+        other_lengths: Vec::new(),
         prefix_width,
         cells,
         keys: KeyFamily::Orthogonal,

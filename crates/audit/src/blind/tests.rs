@@ -43,6 +43,7 @@ fn reading(name: &'static str, level: f64) -> Reading {
         coordinates,
         given: None,
         axes: None,
+        other_lengths: Vec::new(),
         prefix_width: 0,
         cells: cells.clone(),
         keys: KeyFamily::Orthogonal,

@@ -1,7 +1,7 @@
 //! Whether a document is stored at all, by its distance to the nearest stored row.
 //!
-//! The attacker has the native vectors of suspected documents. Half of the documents are members of
-//! the store, the others are kept out; the score of a suspect is `-min_j |f(x) - f_j|` over stored
+//! The attacker has the native vectors of suspected documents. Some documents are kept out, all others
+//! are members of the store, also those that are not attacked otherwise; the score of a suspect is `-min_j |f(x) - f_j|` over stored
 //! rows, in each view `f` of what is stored. Judged are the area under the curve and the share of
 //! members found at one false alarm in a hundred.
 //!
@@ -175,10 +175,10 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         ));
         return Ok(section);
     }
-    let (members, outsiders) = order.split_at(order.len() / 2);
-    // Where nothing is known of how rows were made, half of the members are left to learn it from.
-    let most = if subject.given.is_some() { members.len() / 2 } else { members.len() };
-    let suspects = SUSPECTS.min(most);
+    // All but the outsiders are stored; where nothing is known of how rows were made, members that are
+    // no suspects are left to learn it from.
+    let suspects = SUSPECTS.min(order.len() / if subject.given.is_some() { 4 } else { 2 });
+    let (outsiders, members) = order.split_at(suspects);
     let mut views = views(subject, &rows, members, outsiders, suspects);
     views.extend(by_lengths(subject, &rows, members, outsiders, suspects)?);
     views.extend(by_pairs(subject, &rows, members, outsiders, suspects)?);
@@ -225,7 +225,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         section.notes.push(note);
     }
     section.notes.extend([
-        "Half of the documents count as stored and half are kept out. The attacker is granted \
+        "Suspects that are kept out are as many as those that are stored. The attacker is granted \
          native vectors of suspects and, but for the raw store, the model (mean and basis). Keys \
          stay unknown in the view norm, and in as-stored, which takes rows for what they were made \
          from; the view known-pairs has other documents with their rows, of a release that Shard did not \
@@ -264,7 +264,9 @@ fn views(
         members[..suspects].iter().chain(&outsiders[..suspects]).copied().collect();
     let scale = scale_of_norms(&stored.norms(), &residuals.select(&suspected).norms());
     stored.values_mut().iter_mut().for_each(|x| *x /= scale);
-    let norms = Matrix::new(1, stored.norms());
+    // Members that are not under attack have lengths as well.
+    let others = subject.other_lengths.iter().map(|length| length / scale);
+    let norms = Matrix::new(1, stored.norms().into_iter().chain(others).collect());
     let raw = &subject.vectors;
     let mut views = vec![view("norm", true, norms, &Matrix::new(1, residuals.norms()))];
     if stored.width() == residuals.width() {

@@ -45,6 +45,7 @@ pub(super) fn subject(
         vectors,
         given: None,
         axes: None,
+        other_lengths: Vec::new(),
         prefix_width,
         cells,
         keys: KeyFamily::Orthogonal,

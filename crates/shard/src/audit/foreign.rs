@@ -144,6 +144,7 @@ pub(super) fn subject(
         coordinates: first,
         given: Some(Given { rows, coordinates: all, labelled }),
         axes: None,
+        other_lengths: Vec::new(),
         prefix_width: 0,
         cells,
         keys: KeyFamily::Orthogonal,

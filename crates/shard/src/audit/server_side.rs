@@ -10,6 +10,8 @@ pub(super) struct ServerSide {
     pub(super) view: ServerView,
     /// The document of each row; canaries have none.
     pub(super) documents: Vec<Option<usize>>,
+    /// Lengths of rows that were left out.
+    pub(super) other_lengths: Vec<f64>,
 }
 
 impl ServerSide {
@@ -30,6 +32,11 @@ impl ServerSide {
         let mut next = 0..;
         let places: Vec<Option<usize>> =
             batch.rows().iter().map(|row| if stays(row) { next.next() } else { None }).collect();
+        let length = |row: &Row| {
+            row.coordinates.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt()
+        };
+        let left_out = batch.rows().iter().zip(&places).filter(|(_, place)| place.is_none());
+        let other_lengths = left_out.map(|(row, _)| length(row)).collect();
         let (epoch, width) = (batch.epoch(), batch.width());
         let rows: Vec<Row> = batch.into_rows().into_iter().filter(stays).collect();
         let documents = rows.iter().map(|row| documents.get(&row.handle).copied()).collect();
@@ -46,7 +53,7 @@ impl ServerSide {
             releases: vec![Release::from_batch(&batch)],
             requests: requests.into_iter().map(seen).collect(),
         };
-        Self { view, documents }
+        Self { view, documents, other_lengths }
     }
 }
 

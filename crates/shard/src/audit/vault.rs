@@ -119,6 +119,7 @@ impl Audited {
                 vectors: Matrix::from_vectors(&vectors),
                 given: None,
                 axes: Some(axes),
+                other_lengths: server.other_lengths,
                 prefix_width: model.split().prefix(),
                 cells: renumbered(kept.iter().map(|&row| cells[row])),
                 keys: match model.settings().transform {

@@ -26,6 +26,7 @@ fn subject(documents: usize, cells: usize) -> Subject {
         coordinates,
         given: None,
         axes: None,
+        other_lengths: Vec::new(),
         prefix_width: PREFIX_WIDTH,
         cells,
         keys: KeyFamily::Orthogonal,
