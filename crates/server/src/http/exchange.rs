@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use shard_protocol::http::{MEDIA_TYPE, REVISION_HEADER, VERSION_HEADER};
 use shard_protocol::{
     Access, CollectionName, Operation, RefusalCode, Revision, WIRE_VERSION, message_kind,
@@ -181,6 +181,18 @@ fn refusal(refused: &Refused) -> Response {
     let mut response = Response::new(Body::from(refused.refusal.encode()));
     *response.status_mut() = refused.status();
     announce(refused, response.headers_mut());
+    response
+}
+
+/// A refusal of a request that nobody has looked at: a message to who sends messages, and JSON to
+/// everybody else.
+pub(super) fn refused_before(refused: Refused, headers: &HeaderMap) -> Response {
+    let is_message = headers.get(CONTENT_TYPE).is_some_and(|value| value == MEDIA_TYPE);
+    if !is_message {
+        return refused.into_response();
+    }
+    let mut response = refusal(&refused);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     response
 }
 

@@ -1,0 +1,76 @@
+//! Who is let in: by the name a request is addressed to.
+
+use std::time::Duration;
+
+use shard_protocol::http::MEDIA_TYPE;
+use shard_protocol::{Limits, MessageKind, Refusal, RefusalCode};
+use shard_server::http::{HttpOptions, Scope};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::support::{Setup, Site, new_token};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The head and the body of the answer to a request as it stands.
+async fn raw(site: &Site, head: &str, body: &[u8]) -> (String, Vec<u8>) {
+    let mut stream = TcpStream::connect(site.address).await.expect("the server listens");
+    let length = body.len();
+    let head = format!("{head}connection: close\r\ncontent-length: {length}\r\n\r\n");
+    stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+    let mut bytes = Vec::new();
+    let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await;
+    read.expect("an answer in time").unwrap();
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a whole head");
+    (String::from_utf8_lossy(&bytes[..end]).to_lowercase(), bytes[end + 4..].to_vec())
+}
+
+fn is(answer: &(String, Vec<u8>), status: u16) -> bool {
+    answer.0.starts_with(&format!("http/1.1 {status}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_whose_name_resolves_to_this_machine_gets_nothing_from_a_server_without_tokens() {
+    let site = Site::start(Setup::plain(HttpOptions::default()));
+    let describe = MessageKind::Describe.bare();
+    let ask = async |host: &str| {
+        let path = "/v1/collections/main/describe";
+        let head = format!("POST {path} HTTP/1.1\r\n{host}content-type: {MEDIA_TYPE}\r\n");
+        raw(&site, &head, &describe).await
+    };
+    let port = site.address.port();
+    for own in ["localhost", "127.0.0.1", "[::1]", &format!("localhost:{port}")] {
+        let answer = ask(&format!("host: {own}\r\n")).await;
+        assert!(is(&answer, 200), "{own}: {}", answer.0);
+    }
+    for other in ["host: attacker.example\r\n", "host: localhost.attacker.example:80\r\n", ""] {
+        let answer = ask(other).await;
+        assert!(is(&answer, 403), "{other}: {}", answer.0);
+        let refusal = Refusal::decode(&answer.1, &Limits::default()).expect("a refusal");
+        assert_eq!(refusal.code, RefusalCode::Forbidden);
+        assert!(refusal.text.contains("not under the Host of this request"), "{refusal}");
+    }
+    for path in ["/v1/collections", "/metrics", "/docs", "/healthz"] {
+        let head = |host: &str| format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n");
+        assert!(is(&raw(&site, &head("localhost"), b"").await, 200), "{path}");
+        let (head, body) = raw(&site, &head("attacker.example"), b"").await;
+        assert!(head.starts_with("http/1.1 403"), "{path}: {head}");
+        assert!(String::from_utf8_lossy(&body).contains("make a token"), "{path}");
+    }
+    let dropped = raw(&site, "DELETE /v1/collections/main HTTP/1.1\r\nhost: a.example\r\n", b"");
+    assert!(is(&dropped.await, 403));
+    assert!(is(&ask("host: localhost\r\n").await, 200), "it is still there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_tokens_goes_by_any_name() {
+    let site = Site::start(Setup { tls: false, ..Setup::default() });
+    let (_, token) = site.token(&new_token(&[Scope::Read]));
+    let head = "GET /healthz HTTP/1.1\r\nhost: shard.example\r\n";
+    assert!(is(&raw(&site, head, b"").await, 200));
+    let head = format!(
+        "POST /v1/collections/main/describe HTTP/1.1\r\nhost: shard.example\r\n\
+         content-type: {MEDIA_TYPE}\r\nauthorization: Bearer {token}\r\n"
+    );
+    assert!(is(&raw(&site, &head, &MessageKind::Describe.bare()).await, 200));
+}
