@@ -160,7 +160,7 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
     }
     let Service { server, maintenance, tokens, tls, snapshots, options } = service;
     let metrics = Arc::new(Metrics::new());
-    let doorkeeper = Doorkeeper::new(options.connections, options.idle_timeout, metrics.clone());
+    let doorkeeper = Doorkeeper::new(&options, metrics.clone());
     let threads = options.threads_per_request;
     let shared = Arc::new(Shared {
         address,

@@ -1,4 +1,4 @@
-//! Who is let in: by the name a request is addressed to.
+//! Who is let in: by the name a request is addressed to, and by where connections come from.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use shard_protocol::http::MEDIA_TYPE;
 use shard_protocol::{Limits, MessageKind, Refusal, RefusalCode};
 use shard_server::http::{HttpOptions, Scope};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::{Setup, Site, new_token};
 
@@ -73,4 +73,55 @@ async fn a_server_with_tokens_goes_by_any_name() {
          content-type: {MEDIA_TYPE}\r\nauthorization: Bearer {token}\r\n"
     );
     assert!(is(&raw(&site, &head, &MessageKind::Describe.bare()).await, 200));
+}
+
+/// A connection from another loopback address.
+async fn connect_from(site: &Site, from: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{from}:0").parse().unwrap()).expect("a loopback address");
+    socket.connect(site.address).await.expect("the server listens")
+}
+
+/// Whether the server answers on a connection, or closes it.
+async fn is_served(stream: &mut TcpStream) -> bool {
+    let head = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    if stream.write_all(head).await.is_err() {
+        return false;
+    }
+    let mut bytes = [0; 15];
+    let read = tokio::time::timeout(PATIENCE, stream.read_exact(&mut bytes)).await;
+    read.expect("an answer or an end").is_ok() && bytes == *b"HTTP/1.1 200 OK"
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg(target_os = "linux")]
+async fn one_address_cannot_take_the_connections_of_others() {
+    let options =
+        HttpOptions { connections: 8, connections_per_address: 3, ..HttpOptions::default() };
+    let site = Site::start(Setup::plain(options));
+    let mut taken = Vec::new();
+    for _ in 0..3 {
+        let mut stream = connect_from(&site, "127.0.0.5").await;
+        assert!(is_served(&mut stream).await);
+        taken.push(stream);
+    }
+    for _ in 0..20 {
+        let mut stream = connect_from(&site, "127.0.0.5").await;
+        assert!(!is_served(&mut stream).await, "the fourth from one address is closed");
+    }
+    let mut other = connect_from(&site, "127.0.0.6").await;
+    assert!(is_served(&mut other).await, "another address has its own places");
+    let figures = site.ask("/metrics", "").await;
+    let refused = figures.text().lines().any(|line| line == "shard_connections_refused_total 20");
+    assert!(refused, "{}", figures.text());
+    taken.pop();
+    let mut again = false;
+    for _ in 0..100 {
+        again = is_served(&mut connect_from(&site, "127.0.0.5").await).await;
+        if again {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(again, "a closed connection gives its place back");
 }
