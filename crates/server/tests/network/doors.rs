@@ -1,4 +1,5 @@
-//! Who is let in: by the name a request is addressed to, and by where connections come from.
+//! Who is let in: by the name a request is addressed to, and by where connections come from; and what
+//! one token leaves to others.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use shard_server::http::{HttpOptions, Scope};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::support::{Setup, Site, new_token};
+use crate::support::{Setup, Site, new_token, session};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -124,4 +125,23 @@ async fn one_address_cannot_take_the_connections_of_others() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(again, "a closed connection gives its place back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_opens_sessions_without_end_displaces_only_its_own() {
+    let site = Site::start(Setup { session_bytes: 1 << 20, ..Setup::default() });
+    let token = || site.token(&new_token(&[Scope::Read])).1;
+    let (greedy, modest) = (token(), token());
+    let (open, ask) = session(0);
+    assert_eq!(site.send("main/sessions", &modest, open).await.status, 200);
+    let first = session(1);
+    for number in 1..40 {
+        let open = if number == 1 { first.0.clone() } else { session(number).0 };
+        assert_eq!(site.send("main/sessions", &greedy, open).await.status, 200);
+    }
+    let lost = site.send("main/rerank", &greedy, first.1).await;
+    lost.is(404, RefusalCode::UnknownSession);
+    let theirs = site.send("main/rerank", &greedy, ask.clone()).await;
+    theirs.is(404, RefusalCode::UnknownSession);
+    assert_eq!(site.send("main/rerank", &modest, ask).await.status, 200);
 }
