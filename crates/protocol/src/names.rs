@@ -171,6 +171,16 @@ impl BlobName {
         [PAGE, RECORD_HINT, RECORDS].iter().any(|prefix| self.0.starts_with(prefix))
     }
 
+    /// Whether it is a page of records.
+    pub(crate) fn is_page(&self) -> bool {
+        self.0.starts_with(PAGE)
+    }
+
+    /// Whether it is the [`RecordList`](crate::RecordList) of some commit.
+    pub(crate) fn is_record_list(&self) -> bool {
+        self.0.starts_with(RECORDS)
+    }
+
     /// Whether it is the [`BlockList`](crate::BlockList) of some commit.
     pub fn is_block_list(&self) -> bool {
         self.0.starts_with(BLOCKS)
