@@ -54,7 +54,7 @@ const SALT_BYTES: usize = 32;
 /// Bytes of a vault's id.
 pub(crate) const VAULT_ID_BYTES: usize = 16;
 
-/// Tells a vault from every other. It opens nothing and is no secret: servers keep it.
+/// Tells a vault from every other. It opens nothing; servers get claims that follow from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct VaultId(pub(crate) [u8; VAULT_ID_BYTES]);
 
@@ -132,7 +132,7 @@ pub(crate) fn epoch_secret(master: &MasterSecret, epoch: &SaltedEpoch) -> EpochS
     EpochSecret::from_bytes(&expand(&extract(master), "epoch", &subject))
 }
 
-/// What a server can know a vault by: the same in every epoch, and derived from nothing else.
+/// What copies of a vault are known by: the same in every epoch, and derived from nothing else.
 pub(crate) fn vault_id(master: &MasterSecret) -> VaultId {
     VaultId(*expand(&extract(master), "vault id", &[]))
 }

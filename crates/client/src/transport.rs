@@ -10,11 +10,20 @@ use crate::error::ClientError;
 /// Sends one message and receives its answer.
 pub(crate) trait Channel: Send + Sync {
     fn send(&self, message: Vec<u8>) -> Result<Vec<u8>, ClientError>;
+
+    /// The collection that messages reach.
+    #[cfg(feature = "remote")]
+    fn collection_name(&self) -> shard_protocol::CollectionName;
 }
 
 impl<T: Transport<Error: Into<ClientError>>> Channel for T {
     fn send(&self, message: Vec<u8>) -> Result<Vec<u8>, ClientError> {
         self.exchange(message).map_err(Into::into)
+    }
+
+    #[cfg(feature = "remote")]
+    fn collection_name(&self) -> shard_protocol::CollectionName {
+        self.collection()
     }
 }
 

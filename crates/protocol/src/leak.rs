@@ -119,6 +119,8 @@ impl<T> Disclosed<T> {
     #[track_caller]
     pub(crate) fn accounted_under(self, leak: Leak) -> Self {
         assert_eq!(self.leak, leak, "a value was declassified as another leak than it is");
+        #[cfg(test)]
+        ACCOUNTED.with_borrow_mut(|accounted| accounted.insert(leak));
         self
     }
 
@@ -134,6 +136,13 @@ impl<T> std::ops::Deref for Disclosed<T> {
     fn deref(&self) -> &T {
         &self.value
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What the values of messages that this thread made or read were accounted under.
+    pub(crate) static ACCOUNTED: std::cell::RefCell<std::collections::BTreeSet<Leak>> =
+        const { std::cell::RefCell::new(std::collections::BTreeSet::new()) };
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@
 //!
 //! `leak` (trust boundary) · `names` (handles, epochs, collections) · `wire` (reader, header,
 //! limits) · `rows`, `lineage`, `publish`, `state`, `session`, `rerank`, `blind`, `block_list`, `records`,
-//! `blobs`, `many_blobs`, `refusal` (messages) · `operation`, [`http`] (paths and names of the HTTP interface) · `transport`.
+//! `blobs`, `many_blobs`, `refusal` (messages) · `shown` (what each shows) · `operation`, [`http`] (paths and names of the HTTP interface) · `transport`.
 //!
 //! The cargo feature `slots` adds the messages of the paper's slot layout (module `slots`) and the
 //! leak that comes with them, `prefix-scores`. Without it they are refused by name.
@@ -43,6 +43,7 @@ mod refusal;
 mod rerank;
 mod rows;
 mod session;
+mod shown;
 #[cfg(feature = "slots")]
 mod slots;
 mod state;
@@ -67,6 +68,7 @@ pub use refusal::{Refusal, RefusalCode};
 pub use rerank::{CandidateError, Candidates, RerankRequest, RerankResponse};
 pub use rows::{Row, RowBatch};
 pub use session::{OpenSession, SessionId};
+pub use shown::leaks_of;
 #[cfg(feature = "slots")]
 pub use slots::{OpenSlotsSession, SlotsRequest, SlotsResponse};
 pub use state::{CollectionState, EpochState};

@@ -122,13 +122,13 @@ name!(
 );
 
 impl BlobName {
-    /// Whether whoever may search may have the blob: the id of the vault, the published state, sealed
+    /// Whether whoever may search may have the blob: the vault's claim, the published state, sealed
     /// values, the hints and checks of blocks, and pages of records with their hints, which say nothing to
     /// who cannot open them. Keyrings are not among them: whoever has one can try passphrases. Nor are
     /// blocks, which no search needs.
     pub fn is_shared(&self) -> bool {
         let shared = ["state.", "value.", HINT, CHECKS, PAGE, RECORD_HINT];
-        self.0 == "vault.id" || shared.iter().any(|prefix| self.0.starts_with(prefix))
+        self.0 == "claim" || shared.iter().any(|prefix| self.0.starts_with(prefix))
     }
 
     /// A stored block, by the 16 bytes that a [`BlockList`](crate::BlockList) names it by.
@@ -169,6 +169,16 @@ impl BlobName {
     /// Whether it is a part of some commit's records: a page, a hint or a list.
     pub fn is_of_records(&self) -> bool {
         [PAGE, RECORD_HINT, RECORDS].iter().any(|prefix| self.0.starts_with(prefix))
+    }
+
+    /// Whether it is a page of records.
+    pub(crate) fn is_page(&self) -> bool {
+        self.0.starts_with(PAGE)
+    }
+
+    /// Whether it is the [`RecordList`](crate::RecordList) of some commit.
+    pub(crate) fn is_record_list(&self) -> bool {
+        self.0.starts_with(RECORDS)
     }
 
     /// Whether it is the [`BlockList`](crate::BlockList) of some commit.

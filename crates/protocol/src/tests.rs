@@ -2,6 +2,7 @@
 
 mod blind;
 mod collections;
+mod shown;
 
 use proptest::prelude::*;
 use shard_rlwe::blind::QueryRank;

@@ -9,7 +9,7 @@ use shard_protocol::{
 #[cfg(feature = "slots")]
 use shard_protocol::{OpenSlotsSession, SlotsRequest};
 
-use crate::{Server, ServerError, Stages, timed};
+use crate::{Caller, Server, ServerError, SessionName, Stages, timed};
 
 impl Server {
     /// One message in, one message out: a refusal is a message too.
@@ -23,12 +23,13 @@ impl Server {
         collection: &CollectionName,
         message: &[u8],
     ) -> Result<Vec<u8>, ServerError> {
-        self.answer_in_stages(collection, message, &mut Stages::default())
+        self.answer_in_stages(&Caller::default(), collection, message, &mut Stages::default())
     }
 
-    /// Serves one message and adds up where the time went, also when it is refused.
+    /// Serves one message of a caller and adds up where the time went, also when it is refused.
     pub fn answer_in_stages(
         &self,
+        caller: &Caller,
         collection: &CollectionName,
         message: &[u8],
         stages: &mut Stages,
@@ -37,16 +38,20 @@ impl Server {
         let moment = self.revisions.moment();
         let Stages { decode, engine, score, encode } = stages;
         let kind = message_kind(message)?;
+        let named = |id| {
+            let (caller, collection) = (caller.clone(), collection.clone());
+            SessionName { caller, collection, id }
+        };
         match kind {
             MessageKind::RerankRequest => {
                 let request = timed(decode, || RerankRequest::decode(message, limits))?;
-                let response = self.response(collection, &request, stages)?;
+                let response = self.response(caller, collection, &request, stages)?;
                 return Ok(timed(&mut stages.encode, || response.encode()));
             }
             #[cfg(feature = "slots")]
             MessageKind::SlotsRequest => {
                 let request = timed(decode, || SlotsRequest::decode(message, limits))?;
-                let response = self.slots_response(collection, &request, stages)?;
+                let response = self.slots_response(caller, collection, &request, stages)?;
                 return Ok(timed(&mut stages.encode, || response.encode()));
             }
             MessageKind::BlindQuery | MessageKind::RecordQuery => {
@@ -56,12 +61,12 @@ impl Server {
             }
             MessageKind::OpenSession => {
                 let session = timed(decode, || OpenSession::decode(message, limits))?;
-                timed(score, || self.open_session(collection, &session))?;
+                timed(score, || self.open_session(named(session.id()), &session))?;
             }
             #[cfg(feature = "slots")]
             MessageKind::OpenSlotsSession => {
                 let session = timed(decode, || OpenSlotsSession::decode(message, limits))?;
-                timed(score, || self.open_slots_session(collection, &session))?;
+                timed(score, || self.open_slots_session(named(session.id()), &session))?;
             }
             MessageKind::BeginPublish => {
                 let begin = timed(decode, || BeginPublish::decode(message, limits))?;

@@ -9,7 +9,7 @@
 //!
 //! * [`Server`]: one message in, one message out ([`Server::handle`]), whoever carries them.
 //! * [`Embedded`]: a server in the client's process, over rows in memory.
-//! * Sessions: keys that clients leave for a few requests, under one budget of memory.
+//! * Sessions: keys that clients leave for a few requests, under one budget of memory that [`Caller`]s share.
 //! * Blind collections: everything is scored, rows and queries are ciphertexts ([`Server::search`]).
 //!   Their blocks are in memory, under a budget.
 //! * [`REQUEST_MILLISECONDS`]: requests that would compute for longer are refused before they do.
@@ -48,7 +48,6 @@ use std::sync::Arc;
 use shard_protocol::OpenSlotsSession;
 use shard_protocol::{
     Advance, CollectionName, CommitName, Epoch, Limits, OpenSession, Revision, RowBatch, RowMac,
-    SessionId,
 };
 use shard_rlwe::PreparedMergeKeys;
 #[cfg(feature = "slots")]
@@ -61,8 +60,8 @@ pub use embedded::{Embedded, RowSource};
 pub use error::ServerError;
 pub use maintenance::{Figure, Maintenance, NoMaintenance};
 use revisions::Revisions;
-pub use sessions::{SessionCounts, SessionTooLarge, UnknownSession};
-use sessions::{SessionKeys, Sessions};
+pub use sessions::{Caller, SessionCounts, SessionTooLarge, UnknownSession};
+use sessions::{SessionKeys, SessionName, Sessions};
 pub use stages::Stages;
 use stages::timed;
 
@@ -176,36 +175,26 @@ impl Server {
     }
 
     /// Keeps the merge keys of a session until younger ones need their place.
-    pub fn open_session(
-        &self,
-        collection: &CollectionName,
-        session: &OpenSession,
-    ) -> Result<(), ServerError> {
+    fn open_session(&self, name: SessionName, session: &OpenSession) -> Result<(), ServerError> {
         let keys = session.keys().prepare();
         let bytes = keys.bytes();
-        let keys = SessionKeys::Merge(Arc::new(keys));
-        Ok(self.sessions.insert(collection, session.id(), keys, bytes)?)
+        Ok(self.sessions.insert(name, SessionKeys::Merge(Arc::new(keys)), bytes)?)
     }
 
     /// Keeps the keys of a session in slots.
     #[cfg(feature = "slots")]
-    pub fn open_slots_session(
+    fn open_slots_session(
         &self,
-        collection: &CollectionName,
+        name: SessionName,
         session: &OpenSlotsSession,
     ) -> Result<(), ServerError> {
         let server = SlotsServer::from_bytes(session.layout().clone(), session.context())?;
         let bytes = server.bytes();
-        let keys = SessionKeys::Slots(Arc::new(server));
-        Ok(self.sessions.insert(collection, session.id(), keys, bytes)?)
+        Ok(self.sessions.insert(name, SessionKeys::Slots(Arc::new(server)), bytes)?)
     }
 
-    fn merge_keys(
-        &self,
-        collection: &CollectionName,
-        id: SessionId,
-    ) -> Result<Arc<PreparedMergeKeys>, UnknownSession> {
-        match self.sessions.find(collection, id)? {
+    fn merge_keys(&self, name: &SessionName) -> Result<Arc<PreparedMergeKeys>, UnknownSession> {
+        match self.sessions.find(name)? {
             SessionKeys::Merge(keys) => Ok(keys),
             #[cfg(feature = "slots")]
             SessionKeys::Slots(_) => Err(UnknownSession),
@@ -213,12 +202,8 @@ impl Server {
     }
 
     #[cfg(feature = "slots")]
-    fn slots_keys(
-        &self,
-        collection: &CollectionName,
-        id: SessionId,
-    ) -> Result<Arc<SlotsServer>, UnknownSession> {
-        match self.sessions.find(collection, id)? {
+    fn slots_keys(&self, name: &SessionName) -> Result<Arc<SlotsServer>, UnknownSession> {
+        match self.sessions.find(name)? {
             SessionKeys::Slots(keys) => Ok(keys),
             SessionKeys::Merge(_) => Err(UnknownSession),
         }

@@ -10,7 +10,7 @@ use shard_rlwe::{Evaluator, server_seconds};
 use shard_rlwe::{OPERAND_BITS, slots::Candidate};
 use shard_store::Fetched;
 
-use crate::{Server, ServerError, Stages, timed};
+use crate::{Caller, Server, ServerError, SessionName, Stages, timed};
 
 /// Memory for the rows of one request. Names are short and rows are long: without it a message of
 /// half a megabyte could ask for gigabytes.
@@ -24,7 +24,7 @@ impl Server {
         collection: &CollectionName,
         request: &RerankRequest,
     ) -> Result<RerankResponse, ServerError> {
-        self.response(collection, request, &mut Stages::default())
+        self.response(&Caller::default(), collection, request, &mut Stages::default())
     }
 
     /// Refuses a request that would take too long to score.
@@ -37,14 +37,17 @@ impl Server {
 
     pub(crate) fn response(
         &self,
+        caller: &Caller,
         collection: &CollectionName,
         request: &RerankRequest,
         stages: &mut Stages,
     ) -> Result<RerankResponse, ServerError> {
         self.admit(request)?;
         let mut evaluator = Evaluator::new(request.parameters().clone(), request.layout().clone());
-        if let Some(session) = request.session() {
-            evaluator = evaluator.with_merge_keys(self.merge_keys(collection, session)?);
+        if let Some(id) = request.session() {
+            let (caller, collection) = (caller.clone(), collection.clone());
+            let name = SessionName { caller, collection, id };
+            evaluator = evaluator.with_merge_keys(self.merge_keys(&name)?);
         }
         let (epoch, query) = (request.epoch(), request.layout().width());
         let rows = self.fetch(collection, epoch, query, request.candidates(), stages)?;
@@ -64,17 +67,19 @@ impl Server {
         collection: &CollectionName,
         request: &SlotsRequest,
     ) -> Result<SlotsResponse, ServerError> {
-        self.slots_response(collection, request, &mut Stages::default())
+        self.slots_response(&Caller::default(), collection, request, &mut Stages::default())
     }
 
     #[cfg(feature = "slots")]
     pub(crate) fn slots_response(
         &self,
+        caller: &Caller,
         collection: &CollectionName,
         request: &SlotsRequest,
         stages: &mut Stages,
     ) -> Result<SlotsResponse, ServerError> {
-        let keys = self.slots_keys(collection, request.session())?;
+        let (caller, id) = (caller.clone(), request.session());
+        let keys = self.slots_keys(&SessionName { caller, collection: collection.clone(), id })?;
         let layout = keys.layout();
         let expected = layout.query_ciphertexts(request.candidates().cells());
         if request.ciphertexts().len() != expected {

@@ -17,7 +17,7 @@ use shard_protocol::{BlobName, CollectionState, CommitName, Revision, Transport}
 use subtle::ConstantTimeEq;
 
 use super::blobs::{self, Kept};
-use super::claim::claim;
+use super::claim::{claim, kept_root, root_to_keep};
 use super::lineage::{Head, Lineage, Standing, standing};
 use super::publish::describe;
 use super::sweep::collect;
@@ -141,6 +141,7 @@ pub enum BackupError {
 /// A backup, read.
 pub(super) struct BackupRecord {
     pub(super) keyrings: Keyrings,
+    /// As the server keeps it, with the claim in place of the vault's id.
     pub(super) root: Vec<u8>,
 }
 
@@ -210,11 +211,9 @@ impl KeptBackup {
         let unusable = || BackupError::Unusable {
             reason: format!("what is kept of commit {} does not open", self.commit),
         };
-        let header = RootHeader::decode(&record.root).map_err(|_| unusable())?;
-        if header.vault != vault.snapshot()?.root().header.vault {
-            return Err(ClientError::AnotherVault);
-        }
-        Ok(vault.open_root(&record.root).map_err(|_| unusable())?.0)
+        let id = vault.snapshot()?.root().header.vault;
+        let root = kept_root(&record.root, id, transport).ok_or(ClientError::AnotherVault)?;
+        Ok(vault.open_root(&root).map_err(|_| unusable())?.0)
     }
 }
 
@@ -270,7 +269,8 @@ pub fn backup(
     let sent = blobs::send_values(&snapshot, &kept, transport, watch)?;
     read_values_back(&snapshot, newest.as_ref(), transport)?;
     let made = KeptBackup::now(header.commit, before.first());
-    let record = BackupRecord { keyrings: vault.keyrings()?, root: snapshot.sealed_root()? };
+    let root = root_to_keep(&snapshot, transport)?;
+    let record = BackupRecord { keyrings: vault.keyrings()?, root };
     put_record(&made, &record.encode(), transport)?;
     // Another copy that looked before the backup was there may have taken its values for left over;
     // from now on nobody does.
@@ -320,7 +320,8 @@ fn led_to_published(
 ) -> Result<bool, ClientError> {
     let name = blobs::state_name(state.commit.unwrap_or_default());
     let Some(bytes) = blobs::fetch(transport, &name)? else { return Ok(true) };
-    let Ok((published, _)) = vault.open_root(&bytes) else { return Ok(true) };
+    let root = kept_root(&bytes, header.vault, transport).unwrap_or_default();
+    let Ok((published, _)) = vault.open_root(&root) else { return Ok(true) };
     let number = (header.generation / Vault::HISTORY_COMMITS) as u32;
     let Some(entry) = published.entries.get(&Slot::History(number)) else { return Ok(false) };
     let Some(sealed) = blobs::fetch_value(entry, transport)? else { return Ok(true) };

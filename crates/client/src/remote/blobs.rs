@@ -2,9 +2,9 @@
 //!
 //! | name | content |
 //! |---|---|
-//! | `vault.id` | whose collection it is |
+//! | `claim` | whose collection it is |
 //! | `value.DIGEST.N` | piece `N` of a sealed value of a vault, by the value's digest |
-//! | `state.COMMIT` | the sealed root of the commit that is published |
+//! | `state.COMMIT` | the sealed root of the commit that is published, with the claim in place of the vault's id |
 //! | `backup.TIME.COMMIT` | a backup: keyrings and the sealed root of a commit |
 //!
 //! A value never changes under its name, which is a digest of its bytes: others are noticed. So a value that is there is not sent again, whatever it is there for.

@@ -64,7 +64,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use shard_protocol::http::MEDIA_TYPE;
-use shard_protocol::{Limits, Operation, Revision, Transport, message_kind};
+use shard_protocol::{CollectionName, Limits, Operation, Revision, Transport, message_kind};
 use shard_rlwe::Objective;
 use tokio::runtime::Runtime;
 
@@ -194,6 +194,10 @@ impl Transport for Remote {
         let url = self.link.address.operation(operation);
         let body = Bytes::from(message);
         self.wait_for(|link| async move { link.exchange(operation, &url, body).await })
+    }
+
+    fn collection(&self) -> CollectionName {
+        self.link.address.collection().clone()
     }
 
     /// The shortest time over the link as it has shown itself. On this machine there is none.

@@ -16,7 +16,7 @@ use shard_protocol::{
 };
 
 use super::blobs;
-use super::claim::{Owner, owner, take};
+use super::claim::{Owner, owner, root_to_keep, take};
 use super::lineage::{Head, Lineage, Standing, standing};
 use super::publish_blocks::publish_blocks;
 use super::sweep::sweep;
@@ -201,7 +201,7 @@ pub(super) fn leave_state(
     let sent = blobs::send_values(snapshot, &kept, transport, watch)?;
     let name = blobs::state_name(head.name);
     if !kept.contains_key(&name) {
-        blobs::put(transport, &name, snapshot.sealed_root()?)?;
+        blobs::put(transport, &name, root_to_keep(snapshot, transport)?)?;
     }
     // Another copy that looked before may have taken values that were there for left over.
     Ok(sent + blobs::complete_values(snapshot, transport, watch)?)

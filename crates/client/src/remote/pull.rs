@@ -22,7 +22,7 @@ use shard_geometry::VectorSet;
 use shard_protocol::{CollectionState, CommitName, Transport};
 
 use super::blobs;
-use super::claim::{Owner, owner};
+use super::claim::{Owner, kept_root, owner};
 use super::publish::describe;
 use crate::blind::{GivenRecord, records_of};
 use crate::collection::{Change, Changes, Documents, Fate, documents_where};
@@ -77,7 +77,8 @@ pub fn pull(
         return Ok(here);
     }
     let name = blobs::state_name(published);
-    let root = blobs::fetch(transport, &name)?.ok_or(ClientError::NoPublishedState)?;
+    let kept = blobs::fetch(transport, &name)?.ok_or(ClientError::NoPublishedState)?;
+    let root = kept_root(&kept, ours.vault, transport).ok_or(ClientError::NoPublishedState)?;
     check_header(&root, &state, &ours, transaction.vault().access())?;
     let mut fetching = Fetching::new(transport, watch);
     match transaction.vault().access() {
@@ -98,7 +99,7 @@ fn check_header(
 ) -> Result<(), ClientError> {
     let header = RootHeader::decode(root).map_err(|_| ClientError::NoPublishedState)?;
     let told = (state.commit, state.revision.0);
-    if (Some(header.commit), header.generation) != told || header.vault != ours.vault {
+    if (Some(header.commit), header.generation) != told {
         return Err(ClientError::NoPublishedState);
     }
     if access == VaultAccess::Query {

@@ -7,7 +7,9 @@ use shard_protocol::{CommitName, Transport};
 
 use super::backup::{BackupError, kept_backups};
 use super::blobs;
+use super::claim::kept_root;
 use crate::error::ClientError;
+use crate::keys::vault_id;
 use crate::progress::{Progress, Watch};
 use crate::vault::{NewVault, Unlock, Vault, open_value};
 
@@ -56,7 +58,11 @@ pub fn restore(
     };
     let record = chosen.read(transport)?;
     let opened = Vault::opens(&record.keyrings, unlock, directory)?;
-    let (root, keys) = opened.open_root(&record.root)?;
+    let sealed_root =
+        kept_root(&record.root, vault_id(opened.master()?), transport).ok_or_else(|| {
+            BackupError::Unusable { reason: "its root is of another vault or collection".into() }
+        })?;
+    let (root, keys) = opened.open_root(&sealed_root)?;
     if root.header.commit != chosen.commit {
         let reason = format!("it is of commit {} and not of {}", root.header.commit, chosen.commit);
         return Err(BackupError::Unusable { reason }.into());
@@ -73,7 +79,7 @@ pub fn restore(
             return Err(ClientError::Cancelled);
         }
     }
-    new.finish(&record.root, &record.keyrings)?;
+    new.finish(&sealed_root, &record.keyrings)?;
     let (generation, commit) = (root.header.generation, root.header.commit);
     Ok(Restored { generation, commit, values: root.entries.len(), bytes: progress.done })
 }

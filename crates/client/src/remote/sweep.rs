@@ -5,6 +5,7 @@ use shard_protocol::{BlobName, CommitName, Transport};
 
 use super::backup::newest_first;
 use super::blobs;
+use super::claim::kept_root;
 use super::publish::describe;
 use crate::error::ClientError;
 use crate::vault::{Root, Snapshot, Vault};
@@ -51,7 +52,9 @@ pub(super) fn collect(
     }
     for name in kept.keys().filter(|name| stays(name)) {
         if let Some(bytes) = blobs::fetch(transport, name)? {
-            let Ok((root, _)) = vault.open_root(&bytes) else { return Ok(0) };
+            let id = snapshot.root().header.vault;
+            let root = kept_root(&bytes, id, transport).unwrap_or_default();
+            let Ok((root, _)) = vault.open_root(&root) else { return Ok(0) };
             roots.push(root);
         }
     }

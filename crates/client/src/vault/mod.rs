@@ -74,7 +74,7 @@ pub use unlock::PreparedRecovery;
 
 pub(crate) use create::{Keyrings, NewVault};
 pub(crate) use elsewhere::Elsewhere;
-pub(crate) use root::{Entry, MAX_ROOT_BYTES, Root, RootError, RootHeader};
+pub(crate) use root::{Entry, MAX_ROOT_BYTES, Root, RootError, RootHeader, with_id};
 pub(crate) use snapshot::{Keys, Looked, Snapshot};
 pub(crate) use transaction::Transaction;
 pub(crate) use value::Slot;

@@ -157,6 +157,16 @@ impl RootHeader {
     }
 }
 
+/// Where the id of the vault is in a root.
+const VAULT_AT: std::ops::Range<usize> = 8 + 2 + 8 + 2 * COMMIT_BYTES..HEADER_BYTES - 8 - 32;
+
+/// A root with another id in its header, if it has the first one. It does not open until the id that it
+/// was sealed with is back.
+pub(crate) fn with_id(root: &[u8], from: VaultId, to: VaultId) -> Option<Vec<u8>> {
+    (root.get(VAULT_AT)? == from.0)
+        .then(|| [&root[..VAULT_AT.start], &to.0, &root[VAULT_AT.end..]].concat())
+}
+
 impl Root {
     /// Seals the root.
     pub(super) fn seal(
@@ -258,6 +268,19 @@ mod tests {
         assert!(matches!(open(&forged, Some(1)), Err(RootError::Sealed)));
         // Who may only search cannot tell.
         assert!(open(&own, None).is_ok() && open(&forged, None).is_ok());
+    }
+
+    #[test]
+    fn a_root_under_another_id_opens_once_its_own_is_back() {
+        let (id, other) = (VaultId([7; VAULT_ID_BYTES]), VaultId([8; VAULT_ID_BYTES]));
+        let own = sealed(1);
+        let kept = with_id(&own, id, other).unwrap();
+        assert!(own.windows(id.0.len()).any(|bytes| bytes == id.0));
+        assert!(!kept.windows(id.0.len()).any(|bytes| bytes == id.0));
+        assert!(matches!(open(&kept, None), Err(RootError::Sealed)));
+        assert_eq!(with_id(&kept, other, id), Some(own));
+        assert_eq!(with_id(&kept, id, other), None);
+        assert!((0..VAULT_AT.end).all(|length| with_id(&kept[..length], other, id).is_none()));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod blind;
 mod blind_alarms;
 mod blind_lies;
 mod blind_publish;
+mod claims;
 mod connection;
 mod copies;
 mod damage;

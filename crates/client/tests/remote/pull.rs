@@ -92,7 +92,7 @@ fn the_collection_of_another_vault_is_refused() {
     let main = CollectionName::default();
     let mine = Served::new(None);
     other.publish(&*mine).unwrap();
-    let name = "vault.id".parse().unwrap();
+    let name = "claim".parse().unwrap();
     let identity = mine.rows().blob(&main, &name).unwrap();
     served.rows().put_blob(&main, &name, &identity).unwrap();
     let error = other.pull(&*served).unwrap_err();
@@ -159,7 +159,7 @@ fn a_server_that_gives_something_else_than_was_published_changes_nothing() {
     for mut copy in [copy, forked] {
         let before = contents(&copy.path());
         let mut refused = 0;
-        for name in names.iter().filter(|name| name.as_str() != "vault.id") {
+        for name in names.iter().filter(|name| name.as_str() != "claim") {
             let sound = served.rows().blob(&main, name).unwrap();
             let at = sound.len() / 2;
             let altered = |at: usize| {

@@ -5,7 +5,7 @@ use shard_rlwe::blind::{QueryRank, Shape, ShapeError};
 use super::super::*;
 use super::collections::{Golden, LIMITS, epoch, hex};
 
-fn commit() -> Disclosed<CommitName> {
+pub(super) fn commit() -> Disclosed<CommitName> {
     declassify(CommitName([0xcc; 16]), Leak::CollectionShape)
 }
 

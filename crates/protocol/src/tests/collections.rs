@@ -92,7 +92,7 @@ pub(super) type Again = fn(&[u8]) -> Result<Vec<u8>, DecodeError>;
 pub(super) type Golden = (&'static str, Vec<u8>, &'static str, Again);
 
 /// One message of every kind.
-fn golden() -> Vec<Golden> {
+pub(super) fn golden() -> Vec<Golden> {
     macro_rules! message {
         ($kind:literal, $sound:expr, $type:ident, $hex:literal) => {
             ($kind, $sound.encode(), $hex, |bytes: &[u8]| {

@@ -1,12 +1,13 @@
-//! Connections: how many, and for how long they may do nothing.
+//! Connections: how many, how many of them from one address, and for how long they may do nothing.
 //!
 //! HTTP's own timeouts begin with the first byte of a request. What guards below them is here: a
 //! peer that connects and says nothing, or nothing that is a request; that goes away without a
 //! word (half-open); that asks and does not read the answer.
 
+use std::collections::HashMap;
 use std::future::{Ready, ready};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -134,28 +135,96 @@ impl Drop for Working {
     }
 }
 
-fn lock(work: &Mutex<Work>) -> MutexGuard<'_, Work> {
-    work.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes connections in, up to a number.
+/// Takes connections in, up to a number in all and a number from each address.
 #[derive(Clone)]
 pub(super) struct Doorkeeper {
     places: Arc<Semaphore>,
     most: usize,
+    addresses: Arc<Addresses>,
     idle: Duration,
     metrics: Arc<Metrics>,
 }
 
 impl Doorkeeper {
-    pub(super) fn new(most: usize, idle: Duration, metrics: Arc<Metrics>) -> Self {
-        Self { places: Arc::new(Semaphore::new(most)), most, idle, metrics }
+    pub(super) fn new(options: &HttpOptions, metrics: Arc<Metrics>) -> Self {
+        let most = options.connections;
+        let (each, open) = (options.connections_per_address, Mutex::default());
+        Self {
+            places: Arc::new(Semaphore::new(most)),
+            most,
+            addresses: Arc::new(Addresses { each, open }),
+            idle: options.idle_timeout,
+            metrics,
+        }
     }
 
     /// Open connections.
     pub(super) fn open(&self) -> usize {
         self.most - self.places.available_permits()
     }
+
+    fn admit(&self, peer: Option<SocketAddr>) -> Result<Place, &'static str> {
+        let all = self.places.clone().try_acquire_owned().map_err(|_| "too many connections")?;
+        // A socket without a peer is one that is gone, which the first read will find out.
+        let from = peer.map(|peer| Addresses::admit(&self.addresses, network(peer.ip())));
+        match from {
+            Some(None) => Err("too many connections from one address"),
+            from => Ok(Place { _all: all, _from: from.flatten() }),
+        }
+    }
+}
+
+/// Open connections by where they come from.
+struct Addresses {
+    each: usize,
+    open: Mutex<HashMap<IpAddr, usize>>,
+}
+
+impl Addresses {
+    fn admit(addresses: &Arc<Self>, from: IpAddr) -> Option<FromAddress> {
+        let mut open = lock(&addresses.open);
+        let count = open.get(&from).copied().unwrap_or_default();
+        if count >= addresses.each {
+            return None;
+        }
+        open.insert(from, count + 1);
+        Some(FromAddress { addresses: addresses.clone(), from })
+    }
+}
+
+/// A connection among those of its address.
+struct FromAddress {
+    addresses: Arc<Addresses>,
+    from: IpAddr,
+}
+
+impl Drop for FromAddress {
+    fn drop(&mut self) {
+        let mut open = lock(&self.addresses.open);
+        match open.get_mut(&self.from) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(open.remove(&self.from)),
+        }
+    }
+}
+
+/// What counts as one address: an IPv4 address, or the first 64 bits of an IPv6 address, which is
+/// what one subscriber has at least.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
+    }
+}
+
+/// A connection's place, in all and among those of its address.
+struct Place {
+    _all: OwnedSemaphorePermit,
+    _from: Option<FromAddress>,
 }
 
 impl<S> Accept<TcpStream, S> for Doorkeeper {
@@ -164,15 +233,20 @@ impl<S> Accept<TcpStream, S> for Doorkeeper {
     type Future = Ready<io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
-            self.metrics.connections_refused.increment(1);
-            return ready(Err(io::Error::other("too many connections")));
+        let peer = stream.peer_addr().ok();
+        let place = match self.admit(peer) {
+            Ok(place) => place,
+            Err(reason) => {
+                self.metrics.connections_refused.increment(1);
+                tracing::debug!(reason, "a connection was closed");
+                return ready(Err(io::Error::other(reason)));
+            }
         };
         self.metrics.connections.increment(1);
         // Without it small answers would wait for acknowledgements of earlier ones. A socket that
         // refuses is one that is gone, which the first read will find out.
         let _ = stream.set_nodelay(true);
-        let connection = Connection::new(stream.peer_addr().ok());
+        let connection = Connection::new(peer);
         let watched = Watched {
             stream,
             idle: self.idle,
@@ -190,7 +264,7 @@ pub(super) struct Watched {
     idle: Duration,
     timer: Pin<Box<Sleep>>,
     work: Arc<Mutex<Work>>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Watched {
@@ -291,5 +365,24 @@ mod tests {
         assert_eq!(work.deadline(idle), Some(later(30 + 75)));
         work.begin(Part::Sent, later(40));
         assert_eq!(work.deadline(idle), Some(later(40 + 75)), "time is earned for each anew");
+    }
+
+    #[test]
+    fn places_are_counted_by_address_and_come_back() {
+        let options =
+            HttpOptions { connections: 4, connections_per_address: 2, ..HttpOptions::default() };
+        let keeper = Doorkeeper::new(&options, Arc::new(Metrics::new()));
+        let from = |text: &str| keeper.admit(Some(SocketAddr::new(text.parse().unwrap(), 1)));
+        let (one, _two) = (from("10.0.0.1").unwrap(), from("::ffff:10.0.0.1").unwrap());
+        assert_eq!(from("10.0.0.1").err(), Some("too many connections from one address"));
+        let _six = from("2001:db8::1").unwrap();
+        let _near = from("2001:db8::2:0:0:1").unwrap();
+        assert_eq!(from("2001:db8:0:1::1").err(), Some("too many connections"));
+        drop((one, _near));
+        let _again = from("10.0.0.1").unwrap();
+        assert_eq!(from("10.0.0.1").err(), Some("too many connections from one address"));
+        drop((_two, _six, _again));
+        assert_eq!(keeper.open(), 0);
+        assert!(lock(&keeper.addresses.open).is_empty(), "no address is remembered");
     }
 }

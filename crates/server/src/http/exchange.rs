@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use shard_protocol::http::{MEDIA_TYPE, REVISION_HEADER, VERSION_HEADER};
 use shard_protocol::{
     Access, CollectionName, Operation, RefusalCode, Revision, WIRE_VERSION, message_kind,
@@ -20,7 +20,7 @@ use super::metrics::Measured;
 use super::refused::Refused;
 use super::tokens::Grant;
 use super::workers::NotDone;
-use crate::{Server, ServerError, Stages};
+use crate::{Caller, Server, ServerError, Stages};
 
 /// Carries the latest published revision of the collection.
 const REVISION: HeaderName = HeaderName::from_static(REVISION_HEADER);
@@ -144,7 +144,8 @@ async fn serve(
     // The work goes on when the peer has gone, so what counts it goes with it: the token's place,
     // the bytes of the request, and what a shutdown waits for.
     let (grant, active) = (seen.grant.take(), shared.active.token());
-    let work = move || (compute(&server, &collection, &held), grant, active);
+    let caller = seen.token.as_deref().map(Caller::of_token).unwrap_or_default();
+    let work = move || (compute(&server, &caller, &collection, &held), grant, active);
     let workers = match operation.access() {
         Access::Read => &shared.workers,
         Access::Write => &shared.writer,
@@ -170,9 +171,14 @@ struct Computed {
     revision: Option<Revision>,
 }
 
-fn compute(server: &Server, collection: &CollectionName, message: &ReceivedBody) -> Computed {
+fn compute(
+    server: &Server,
+    caller: &Caller,
+    collection: &CollectionName,
+    message: &ReceivedBody,
+) -> Computed {
     let mut stages = Stages::default();
-    let answer = server.answer_in_stages(collection, &message.bytes, &mut stages);
+    let answer = server.answer_in_stages(caller, collection, &message.bytes, &mut stages);
     Computed { answer, stages, revision: server.revision(collection).ok() }
 }
 
@@ -181,6 +187,18 @@ fn refusal(refused: &Refused) -> Response {
     let mut response = Response::new(Body::from(refused.refusal.encode()));
     *response.status_mut() = refused.status();
     announce(refused, response.headers_mut());
+    response
+}
+
+/// A refusal of a request that nobody has looked at: a message to who sends messages, and JSON to
+/// everybody else.
+pub(super) fn refused_before(refused: Refused, headers: &HeaderMap) -> Response {
+    let is_message = headers.get(CONTENT_TYPE).is_some_and(|value| value == MEDIA_TYPE);
+    if !is_message {
+        return refused.into_response();
+    }
+    let mut response = refusal(&refused);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     response
 }
 

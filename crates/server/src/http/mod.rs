@@ -1,7 +1,7 @@
 //! The server on a network: HTTP/1.1 and HTTP/2 over TLS 1.3, tokens, limits, figures, logs.
 //!
 //! ```text
-//! connection ─► Doorkeeper (places, idle time) ─► TLS ─► hyper (headers) ─► exchange:
+//! connection ─► Doorkeeper (places, idle time) ─► TLS ─► hyper (headers) ─► host ─► exchange:
 //!     token ─► body under a budget ─► kind ─► queue ─► worker: Server::answer_in_stages ─► answer
 //! ```
 //!
@@ -17,6 +17,7 @@ mod admin;
 mod body;
 mod connections;
 mod exchange;
+mod host;
 mod metrics;
 mod openapi;
 mod options;
@@ -113,6 +114,7 @@ pub struct Service {
 
 /// What all requests share.
 struct Shared {
+    address: SocketAddr,
     server: Arc<Server>,
     maintenance: Arc<dyn Maintenance>,
     tokens: Tokens,
@@ -158,9 +160,10 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
     }
     let Service { server, maintenance, tokens, tls, snapshots, options } = service;
     let metrics = Arc::new(Metrics::new());
-    let doorkeeper = Doorkeeper::new(options.connections, options.idle_timeout, metrics.clone());
+    let doorkeeper = Doorkeeper::new(&options, metrics.clone());
     let threads = options.threads_per_request;
     let shared = Arc::new(Shared {
+        address,
         server: Arc::new(server.with_own_pools()),
         maintenance,
         tokens,
@@ -352,7 +355,18 @@ async fn around(State(shared): State<Arc<Shared>>, request: Request, next: Next)
     let connection = request.extensions().get::<Connection>();
     let _handled = connection.map(Connection::handle);
     let (_counted, _active) = (shared.metrics.begin(), shared.active.token());
-    let mut response = next.run(request).await;
+    let welcome = if shared.tokens.are_required() {
+        Ok(())
+    } else {
+        host::check(&request, shared.address.ip())
+    };
+    let mut response = match welcome {
+        Ok(()) => next.run(request).await,
+        Err(refused) => {
+            shared.metrics.refused(&refused);
+            exchange::refused_before(refused, request.headers())
+        }
+    };
     let headers = response.headers_mut();
     headers.insert(exchange::VERSION, exchange::version());
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -12,6 +12,9 @@ pub struct HttpOptions {
     pub held_bytes: usize,
     /// Connections at a time; more are closed at once.
     pub connections: usize,
+    /// Connections at a time from one IPv4 address or one IPv6 network of 64 bits; more are closed
+    /// at once. A proxy in front is one address.
+    pub connections_per_address: usize,
     /// Requests at a time on one HTTP/2 connection.
     pub streams: u32,
     /// Bytes of the headers of a request.
@@ -62,6 +65,7 @@ impl Default for HttpOptions {
             body_bytes: 64 << 20,
             held_bytes: 256 << 20,
             connections: 512,
+            connections_per_address: 64,
             streams: 64,
             header_bytes: 16 << 10,
             handshake_timeout: Duration::from_secs(10),

@@ -209,7 +209,7 @@ async fn readers_fetch_sealed_values_and_no_keyring() {
     let (_, reader) = site.token(&new_token(&[Scope::Read]));
     let leak = shard_protocol::Leak::SealedBlobs;
     let name = |text: &str| declassify(text.parse().unwrap(), leak);
-    for text in ["vault.id", "state.0", "value.0.0", "backup.0.0"] {
+    for text in ["claim", "state.0", "value.0.0", "backup.0.0"] {
         let put = PutBlob::new(name(text), declassify(text.as_bytes().to_vec(), leak)).encode();
         assert_eq!(site.send("main/blobs/put", &writer, put).await.status, 200);
         let shared = shard_protocol::FetchShared::new(name(text)).encode();

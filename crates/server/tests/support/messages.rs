@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use shard_protocol::{
     ActivateEpoch, Advance, Candidates, CellHandle, CollectionName, CommitName, Disclosed, Epoch,
-    Leak, Limits, PublishRows, RerankRequest, Revision, Row, RowBatch, RowHandle, RowMac,
-    declassify,
+    Leak, Limits, OpenSession, PublishRows, RerankRequest, Revision, Row, RowBatch, RowHandle,
+    RowMac, SessionId, declassify,
 };
-use shard_rlwe::{Entropy, Layout, Parameters, RequestKey};
+use shard_rlwe::{Entropy, Layout, MergeSpan, Parameters, RequestKey, SessionKey};
 use shard_server::Server;
 use shard_store::RowStore;
 
@@ -69,6 +69,28 @@ pub fn request_for(
     let epoch = declassify(epoch, Leak::CollectionShape);
     let shape = declassify((parameters, layout), Leak::RequestShape);
     RerankRequest::new(epoch, shape, None, candidates, seed, ciphertexts).encode()
+}
+
+/// A session of this number: the message that opens it, and one that asks for two rows under its key.
+pub fn session(number: u8) -> (Vec<u8>, Vec<u8>) {
+    let parameters = Parameters::default();
+    let degree = parameters.degree();
+    let layout = Layout::packed(degree, WIDTH, 1, degree.coefficients() / 4, true).unwrap();
+    let span = MergeSpan::of(&layout, 2).unwrap();
+    let (mut key, keys) = SessionKey::fresh(degree, span, 1, Entropy::from_os().unwrap());
+    let id = declassify(SessionId([number; 16]), Leak::SessionLinkage);
+    let candidates = Candidates::new(
+        declassify(vec![CellHandle(10)], Leak::ActiveCells),
+        declassify(vec![vec![RowHandle(1), RowHandle(2)]], Leak::CandidateHandles),
+    );
+    let query = layout.encode_query(&[0.5; WIDTH], 1e6);
+    let (seed, ciphertexts) =
+        key.encrypt(&parameters, &query, Entropy::from_os().unwrap()).unwrap();
+    let epoch = declassify(EPOCH, Leak::CollectionShape);
+    let shape = declassify((parameters, layout), Leak::RequestShape);
+    let request =
+        RerankRequest::new(epoch, shape, Some(id), candidates.unwrap(), seed, ciphertexts);
+    (OpenSession::new(id, keys).encode(), request.encode())
 }
 
 /// What [`server`] holds in the collection `main`.

@@ -19,7 +19,7 @@ use shard_server::http::{
     HttpOptions, NewToken, Running, Scope, Service, StartError, Tls, TokenFile, TokenLimits,
     Tokens, start,
 };
-use shard_server::{Maintenance, NoMaintenance};
+use shard_server::{Maintenance, NoMaintenance, SESSION_BYTES};
 use shard_store::{MemoryRows, RowStore};
 use tempfile::TempDir;
 
@@ -41,6 +41,7 @@ pub struct Setup {
     pub maintenance: Arc<dyn Maintenance>,
     pub tls: bool,
     pub guarded: bool,
+    pub session_bytes: usize,
     pub address: &'static str,
 }
 
@@ -52,6 +53,7 @@ impl Default for Setup {
             maintenance: Arc::new(NoMaintenance),
             tls: true,
             guarded: true,
+            session_bytes: SESSION_BYTES,
             address: "127.0.0.1:0",
         }
     }
@@ -86,7 +88,7 @@ impl Site {
             let first = new_token(&[Scope::Admin]);
             file.create(&first, &mut UnwrapErr(SysRng)).expect("a token");
         }
-        let server = server(setup.rows, Limits::default());
+        let server = server(setup.rows, Limits::default()).with_session_bytes(setup.session_bytes);
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let tls_directory = directory.path().join("tls");
         let tls = setup.tls.then(|| Tls::open_or_generate(&tls_directory, &names).unwrap());

@@ -80,6 +80,9 @@ settings! {
     /// Connections at a time [default: 512]
     #[arg(value_name = "COUNT", value_parser = positive)]
     max_connections: usize,
+    /// Connections at a time from one IPv4 address or one IPv6 network of 64 bits [default: 64]
+    #[arg(value_name = "COUNT", value_parser = positive)]
+    max_connections_per_address: usize,
     /// Requests at a time on one HTTP/2 connection [default: 64]
     #[arg(value_name = "COUNT")]
     max_streams: u32,
@@ -191,6 +194,11 @@ impl Settings {
                 body_bytes: bytes("max-body-mib", set.max_body_mib, MIB, defaults.body_bytes)?,
                 held_bytes: bytes("max-held-mib", set.max_held_mib, MIB, defaults.held_bytes)?,
                 connections: count("max-connections", set.max_connections, defaults.connections)?,
+                connections_per_address: count(
+                    "max-connections-per-address",
+                    set.max_connections_per_address,
+                    defaults.connections_per_address,
+                )?,
                 streams: not_zero("max-streams", set.max_streams.unwrap_or(defaults.streams))?,
                 header_bytes: bytes(
                     "max-header-kib",
@@ -319,6 +327,7 @@ mod tests {
             ("cache-mib = 9000000000000000000", "cache-mib must be at most"),
             ("block-mib = 0", "block-mib must be at least 1"),
             ("max-connections = 9000000000000000000", "max-connections must be at most"),
+            ("max-connections-per-address = 0", "max-connections-per-address must be at least 1"),
             ("grace = 9000000000000000000", "grace must be at most 31536000 seconds"),
         ] {
             let file = Settings::parse(text).unwrap();

@@ -12,7 +12,7 @@ use crate::blind::tests::{World, contents, vector};
 use crate::blind::{Record, compact, set_records, stored_records};
 use crate::collection::rekey;
 use crate::progress::UNWATCHED;
-use crate::remote::claim::take;
+use crate::remote::claim::{root_to_keep, take};
 
 /// A server that is told which commit is published.
 struct Told {
@@ -54,7 +54,7 @@ impl Told {
         let kept = blobs::list(self).unwrap();
         blobs::send_values(&snapshot, &kept, self, UNWATCHED).unwrap();
         let name = blobs::state_name(header.commit);
-        blobs::put(self, &name, snapshot.sealed_root().unwrap()).unwrap();
+        blobs::put(self, &name, root_to_keep(&snapshot, self).unwrap()).unwrap();
         let mut state = self.state.lock().unwrap();
         state.revision = Revision(header.generation);
         state.commit = Some(header.commit);
