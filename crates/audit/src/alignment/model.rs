@@ -15,7 +15,7 @@ use crate::tools::matrix::Matrix;
 pub const FEWEST_PAIRS: usize = 16;
 
 /// One pair in so many is held out for the covariance.
-const HELD_OUT: usize = 2;
+const HELD_OUT: usize = 4;
 
 /// Variance of noise, as a share of that of rows, below which it is rounding.
 const ROUNDING: f64 = 1e-12;
