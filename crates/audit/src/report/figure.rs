@@ -118,9 +118,12 @@ pub fn phrase(finding: &Finding) -> String {
     let share = percent(finding.value);
     let (found, guessed) = match finding.metric.as_str() {
         "recall_at_1" | "link_recall_at_1" => {
-            let is_linked = finding.channel.starts_with("release-");
-            let done = if is_linked { "recognised" } else { "identified" };
-            (format!("{share} of documents {done}"), finding.chance.map(percent))
+            let found = match finding.channel.as_str() {
+                "release-linkage" | "release-churn" => "documents recognised",
+                "request-leakage" => "queries named",
+                _ => "documents identified",
+            };
+            (format!("{share} of {found}"), finding.chance.map(percent))
         }
         "nn_overlap_at_10" => {
             (format!("{share} of nearest neighbours shown"), finding.chance.map(percent))
@@ -135,7 +138,7 @@ pub fn phrase(finding: &Finding) -> String {
             let evidence = format!("{:.1} digits of evidence against noise", finding.value);
             (format!("{evidence}, the alarm is at {ALARM}"), None)
         }
-        other => (format!("{} {}", metric(other), value(finding)), finding.chance.map(number)),
+        other => (format!("{}: {}", metric(other), value(finding)), finding.chance.map(number)),
     };
     let guessed = guessed.map_or(String::new(), |chance| format!(", {chance} by guessing"));
     let built = if finding.constructed { " (by construction)" } else { "" };
@@ -151,7 +154,7 @@ pub fn percent(share: f64) -> String {
         0.0 => "0 %".to_owned(),
         p if p > 0.0 && p < 0.01 => "below 0.01 %".to_owned(),
         p if p.abs() < 1.0 => format!("{p:.2} %"),
-        p if p.abs() < 10.0 || (p >= 99.5 && p < 100.0) => {
+        p if p.abs() < 10.0 || (99.5..100.0).contains(&p) => {
             format!("{} %", (p * 10.0).floor() / 10.0)
         }
         p => format!("{p:.0} %"),
@@ -163,7 +166,7 @@ pub fn count(number: usize) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -241,7 +244,7 @@ mod tests {
         let recall = Finding::new("c", "", "recall_at_1", 0.93).chance(0.0002);
         assert_eq!(phrase(&recall), "93 % of documents identified, 0.02 % by guessing");
         let built = Finding::new("c", "", "code_bytes_per_row", 0.0).constructed();
-        assert_eq!(phrase(&built), "Code bytes per row 0 (by construction)");
+        assert_eq!(phrase(&built), "Code bytes per row: 0 (by construction)");
     }
 
     #[test]

@@ -301,16 +301,21 @@ pub fn tally(report: &Report) -> String {
 }
 
 /// The one attack to know of.
-pub fn strongest(report: &Report) -> Option<String> {
-    let (section, finding) = report.strongest()?;
-    let needs = needs(section, report.metadata.kind);
-    let needs = if needs.is_empty() { needs } else { format!(" It takes: {}", lower(&needs)) };
-    Some(format!("{}: {}.{needs}", section.title, figure::phrase(finding)))
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Strongest {
+    /// What it is and what it found.
+    pub found: String,
+    /// What it takes.
+    pub takes: String,
 }
 
-fn lower(sentence: &str) -> String {
-    let mut letters = sentence.chars();
-    letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
+impl Strongest {
+    /// That of a report in which anything is open or reduced.
+    pub fn of(report: &Report) -> Option<Self> {
+        let (section, finding) = report.strongest()?;
+        let found = format!("{}: {}.", section.title, figure::phrase(finding));
+        Some(Self { found, takes: needs(section, report.metadata.kind) })
+    }
 }
 
 /// Why the server has more rows than there are documents; nothing where it has not.

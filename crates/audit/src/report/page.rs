@@ -33,7 +33,7 @@ pub fn html(report: &Report) -> String {
             not_hidden => front::not_hidden(metadata.kind),
             verdict => front::verdict(report),
             tally => front::tally(report),
-            strongest => front::strongest(report),
+            strongest => front::Strongest::of(report),
             canaries => front::canaries(report),
             counts => Counted::of(report),
             front => ranked(report),

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::json;
 use shard::audit::{
-    self, AuditOptions, Audited, Check, Outcome, Policy, Scope, Section, figure, front,
+    self, AuditOptions, Audited, Check, Outcome, Policy, Scope, Section, Strongest, figure,
     write_report,
 };
 use shard::input::{read_queries, read_texts, read_vectors};
@@ -63,8 +63,9 @@ pub fn run(arguments: &Audit, json: Option<&Path>) -> Result<()> {
         output.line(format!("  {}", figure::prose(note)))?;
     }
     output.line(summary(&report.sections))?;
-    if let Some(strongest) = front::strongest(&report) {
-        output.line(format!("\n  the strongest attack: {strongest}"))?;
+    if let Some(strongest) = Strongest::of(&report) {
+        output.line(format!("\n  the strongest attack: {}", strongest.found))?;
+        output.line(format!("  it takes: {}", strongest.takes))?;
     }
     output.line(format!("\n  {}", page_note(&arguments.out)))?;
     let outcome = policy.map(|policy| policy.judge(&report.sections)).transpose()?;
