@@ -215,13 +215,15 @@ pub fn prose(text: &str) -> String {
     out
 }
 
-/// Whether a word is a setting, a metric, or a name with a hyphen.
+/// Whether a word is a setting, a metric, or a name that is no word.
 fn is_key(word: &str) -> bool {
+    const NO_WORDS: [&str; 3] = ["gram", "ols", "procrustes"];
     let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
     match word.split_once('=') {
         Some((key, value)) => !key.is_empty() && !value.is_empty() && key.chars().all(is_word),
         None if word.contains('_') => word.chars().all(is_word),
-        None => word.contains('-') && NAMES.iter().any(|(known, _)| *known == word),
+        None if word.contains('-') => NAMES.iter().any(|(known, _)| *known == word),
+        None => NO_WORDS.contains(&word),
     }
 }
 
@@ -308,6 +310,7 @@ mod tests {
                 "The view norm, and rows as they are stored, which. Sigma rec is a share.",
             ),
             ("the baseline `gaussian=512` of", "the baseline Gaussian noise, epsilon 512 of"),
+            ("names 9 % (gram among 5)", "names 9 % (matching inner products among 5)"),
             ("what `release-churn` attacks", "what release churn attacks"),
             (
                 "pass `--cells micro` for a well-known fact",
