@@ -166,6 +166,8 @@ document.getElementById("frame").onload = event => {{
     front: [...front.querySelectorAll("h2")].map(heading => heading.innerText),
     rows: rows.map(row => row.querySelector("th").innerText),
     seen: rows.filter(isSeen).length,
+    narrow: rows.flatMap(row => [...row.querySelectorAll("td")].filter(cell =>
+      cell.getBoundingClientRect().width < 0.9 * row.getBoundingClientRect().width)).length,
     columns: new Set(rows.map(row => row.querySelector("td").getBoundingClientRect().left)).size,
   }});
 }};
@@ -214,6 +216,8 @@ fn the_page_fits_a_phone_and_a_desk() {
         ];
         assert_eq!((&found["rows"], &found["seen"]), (&json!(rows), &json!(rows.len())), "{found}");
         assert_eq!(found["columns"], 1, "rows are not aligned");
+        // Cells stand below each other on a phone, and beside each other on a desk.
+        assert_eq!(found["narrow"] == 0, width == PHONE, "{found}");
         assert_eq!(found["plots"], json!([28, 28, 28]));
         assert!(found["scroll"].as_u64().is_some_and(|scroll| scroll <= width as u64), "{found}");
         assert_eq!(found["outside"], json!([]), "sticks out at {width}");
