@@ -241,10 +241,11 @@ fn ranked(protected: &Protected, query: &[f32]) -> Result<Vec<u32>> {
     Ok(hits.iter().map(|hit| hit.row).collect())
 }
 
-/// Linkage over utility: a dot for each protection, a line for the Gaussian budgets.
+/// Linkage over utility: a dot for each protection, a line for the Gaussian budgets. Raw vectors, which
+/// find and give away everything, are left out.
 fn plot(points: &[(String, &str, Point)]) -> Plot {
     let mut series: Vec<Series> = Vec::new();
-    for (system, _, point) in points {
+    for (system, _, point) in points.iter().filter(|(system, ..)| system != "raw") {
         let name = system.split(',').next().unwrap_or(system);
         let point = (mean(&point.utility), mean(&point.linked), None);
         match series.iter_mut().find(|series| series.name == name) {

@@ -105,4 +105,4 @@ pub struct SeenRecords {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -57,7 +57,7 @@ fn reading(name: &'static str, level: f64) -> Reading {
 }
 
 /// A collection whose ciphertexts leak at a level everywhere; zero is as it should be.
-fn subject(level: f64) -> BlindSubject {
+pub(crate) fn subject(level: f64) -> BlindSubject {
     let queries = normals(100, WIDTH, 4);
     let request = |seed| mixed(&normals(100, WIDTH, seed), &queries, level);
     let changed: Vec<bool> = (0..ROWS).map(|row| row % 4 == 1).collect();

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use shard_protocol::Leak;
 
+use super::figure::capitalised;
 use super::shape;
 use crate::alignment::{partial, procrustes, reference, structured, unsupervised};
 use crate::baselines::{frontier, pq_codes, sigma_rec};
@@ -60,30 +61,42 @@ pub struct Channel {
     pub name: &'static str,
     /// What it is about.
     pub scope: Scope,
+    /// Whether its figure is the share of documents that are identified. The others tell something
+    /// of documents and of queries without saying which they are.
+    pub identifies: bool,
     /// Measures it on rows; there is none of a channel that only blind collections have.
     run: Option<Run>,
     on_blind: OnBlind,
 }
 
 impl Channel {
+    const fn new(name: &'static str, scope: Scope, run: Option<Run>, on_blind: OnBlind) -> Self {
+        Self { name, scope, identifies: false, run, on_blind }
+    }
+
+    /// The same, as one whose figure is the share of documents that are identified.
+    const fn identifying(self) -> Self {
+        Self { identifies: true, ..self }
+    }
+
     /// A channel of any transformed vectors, and of ciphertexts.
     const fn any(name: &'static str, run: Run, on_blind: blind::Run) -> Self {
-        Self { name, scope: Scope::Any, run: Some(run), on_blind: OnBlind::Run(on_blind) }
+        Self::new(name, Scope::Any, Some(run), OnBlind::Run(on_blind))
     }
 
     /// A channel of Shard's own parts.
     const fn shard(name: &'static str, run: Run, on_blind: OnBlind) -> Self {
-        Self { name, scope: Scope::Shard, run: Some(run), on_blind }
+        Self::new(name, Scope::Shard, Some(run), on_blind)
     }
 
     /// A channel of blind collections alone.
     const fn blind(name: &'static str, scope: Scope, run: blind::Run) -> Self {
-        Self { name, scope, run: None, on_blind: OnBlind::Run(run) }
+        Self::new(name, scope, None, OnBlind::Run(run))
     }
 
     /// A channel of another way to protect the same vectors.
     const fn baseline(name: &'static str, run: Run, on_blind: OnBlind) -> Self {
-        Self { name, scope: Scope::Baseline, run: Some(run), on_blind }
+        Self::new(name, Scope::Baseline, Some(run), on_blind)
     }
 }
 
@@ -94,27 +107,28 @@ const NO_PREFIX: OnBlind = OnBlind::Never(
 
 /// Every channel, in the order of the report. docs/AUDIT.md explains each.
 pub const CHANNELS: &[Channel] = &[
-    Channel {
-        name: "shape",
-        scope: Scope::Any,
-        run: Some(shape::channel),
-        on_blind: OnBlind::Never(
+    Channel::new(
+        "shape",
+        Scope::Any,
+        Some(shape::channel),
+        OnBlind::Never(
             "a blind collection has no cells, and no two rows whose inner product a server could compute. \
-             What it counts is under `collection-size`.",
+             What can be counted is listed as seen.",
         ),
-    },
+    ),
     Channel::any("same-key-neighbours", same_key::channel, blind::neighbours),
     Channel::shard("prefix", prefix::channel, NO_PREFIX),
-    Channel::shard("prefix-lookup", reference::prefix_channel, NO_PREFIX),
-    Channel::any("partial-alignment", partial::channel, blind::known_pairs),
-    Channel::any("reference-lookup", reference::channel, blind::reference),
-    Channel::any("unsupervised-alignment", unsupervised::channel, blind::unsupervised),
+    Channel::shard("prefix-lookup", reference::prefix_channel, NO_PREFIX).identifying(),
+    Channel::any("partial-alignment", partial::channel, blind::known_pairs).identifying(),
+    Channel::any("reference-lookup", reference::channel, blind::reference).identifying(),
+    Channel::any("unsupervised-alignment", unsupervised::channel, blind::unsupervised)
+        .identifying(),
     Channel::shard(
         "structured-keys",
         structured::channel,
         OnBlind::Never("a blind collection has no rotations, structured or not."),
     ),
-    Channel::any("release-linkage", releases::channel, blind::releases),
+    Channel::any("release-linkage", releases::channel, blind::releases).identifying(),
     Channel::shard("release-churn", churn::channel, OnBlind::Run(blind::churn)),
     Channel::shard("request-leakage", candidates::channel, OnBlind::Run(blind::requests)),
     Channel::any("membership", membership::channel, blind::membership),
@@ -224,7 +238,7 @@ fn in_context(
 
 /// The section of a channel that cannot be measured on what is audited.
 fn not_measured(channel: &Channel, reason: &str) -> Section {
-    let mut section = Section::new(channel.name, &channel.name.replace('-', " "));
+    let mut section = Section::new(channel.name, &capitalised(&channel.name.replace('-', " ")));
     section.notes.push(format!("Not measured: {reason}"));
     section
 }

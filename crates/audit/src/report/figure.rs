@@ -1,8 +1,15 @@
 //! Figures as people read them.
 
+mod words;
+
+#[cfg(test)]
+pub(super) use words::unknown_parts;
+pub use words::{line, name, prose, setting, subject};
+
 use super::channels::{Scope, scope};
 use crate::blind::limit::DETECTED_FROM;
 use crate::finding::{Finding, Section, Verdict};
+use crate::tools::evidence::ALARM;
 
 /// A number with as many digits as its precision warrants.
 pub fn number(value: f64) -> String {
@@ -58,58 +65,6 @@ pub fn metric(name: &str) -> String {
     text
 }
 
-/// A setting in words: `overlap=25,granted=nothing` is "25 % of documents in both, nothing granted".
-pub fn setting(text: &str) -> String {
-    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-    parts.map(part_in_words).collect::<Vec<_>>().join(", ")
-}
-
-fn part_in_words(part: &str) -> String {
-    const KNOWN: [(&str, &str); 32] = [
-        ("subject=release", "your release"),
-        ("subject=anew", "protected anew"),
-        ("axes=owner", "your own axes"),
-        ("axes=reference", "axes of a reference corpus"),
-        ("axes=auxiliary", "axes of other documents"),
-        ("disclosure=targeted", "pairs in the row's cell"),
-        ("disclosure=diffuse", "pairs spread over all cells"),
-        ("disclosure=none", "no disclosure"),
-        ("pairs=0", "no known pair"),
-        ("pairs=1", "1 known pair"),
-        ("keys=one", "one key for all rows"),
-        ("keys=cells", "one key per cell"),
-        ("keys=micro", "one key per row"),
-        ("granted=nothing", "nothing granted"),
-        ("granted=cells", "matching of cells granted"),
-        ("seen-by=server", "seen by the server"),
-        ("seen-by=nobody", "not on this server"),
-        ("order=sent", "in the order sent"),
-        ("order=distance", "in the order of distance"),
-        ("vectors=known", "vectors known"),
-        ("vectors=stored", "stored rows only"),
-        ("log=recorded", "recorded requests"),
-        ("log=simulated", "simulated requests"),
-        ("prefix=public", "public prefix"),
-        ("prefix=none", "no prefix"),
-        ("reading=coefficients", "read as coefficients"),
-        ("reading=words", "read as stored words"),
-        ("reading=answers", "read through answers"),
-        ("known=same-block", "every other row of the block known"),
-        ("known=anywhere", "2,000 known pairs from anywhere"),
-        ("planted=correlation", "planted correlation"),
-        ("planted=words-without-a-pad", "planted share of words without a pad"),
-    ];
-    if let Some((_, words)) = KNOWN.iter().find(|(known, _)| *known == part) {
-        return (*words).to_owned();
-    }
-    match part.split_once('=') {
-        Some(("pairs", pairs)) => format!("{pairs} known pairs"),
-        Some(("overlap", percent)) => format!("{percent} % of documents in both"),
-        Some((key, value)) => format!("{} {value}", key.replace('-', " ")),
-        None => part.to_owned(),
-    }
-}
-
 /// A verdict as one word.
 pub fn verdict(verdict: Option<Verdict>) -> &'static str {
     match verdict {
@@ -127,8 +82,96 @@ pub fn verdict_of(section: &Section) -> &'static str {
 
 /// How weak a leak the attacks of a section find, where that was measured.
 pub fn detection_limit(section: &Section) -> Option<String> {
-    let limit = section.findings.iter().find(|finding| finding.metric == DETECTED_FROM)?;
-    Some(number(limit.value))
+    limit_of(section).map(|limit| number(limit.value))
+}
+
+/// The same as a sentence.
+pub fn would_have_been_seen(section: &Section) -> Option<String> {
+    let limit = limit_of(section)?;
+    let leak = match limit.part("planted") {
+        Some("correlation") => {
+            format!("that gives each number a correlation of {} or more", limit.value)
+        }
+        Some("words-without-a-pad") => {
+            format!("of one word in {} or more", count((1.0 / limit.value).round() as usize))
+        }
+        _ => {
+            let metric = section.headline.and_then(|at| section.findings.get(at))?.metric.as_str();
+            match metric {
+                "auc" => format!("with an AUC of {} or more", number(limit.value)),
+                "token_f1" => format!("with an F1 of {} or more", number(limit.value)),
+                _ if limit.value <= 1.0 => format!("of {} or more", percent(limit.value)),
+                _ => format!("of {} or more", number(limit.value)),
+            }
+        }
+    };
+    Some(format!("A leak {leak} would have been seen."))
+}
+
+fn limit_of(section: &Section) -> Option<&Finding> {
+    section.findings.iter().find(|finding| finding.metric == DETECTED_FROM)
+}
+
+/// What a figure says of an attack, in one short phrase: "93 % of documents identified, 0.02 % by
+/// guessing".
+pub fn phrase(finding: &Finding) -> String {
+    let share = percent(finding.value);
+    let (found, guessed) = match finding.metric.as_str() {
+        "recall_at_1" | "link_recall_at_1" => {
+            let found = match finding.channel.as_str() {
+                "release-linkage" | "release-churn" => "documents recognised",
+                "request-leakage" => "queries named",
+                _ => "documents identified",
+            };
+            (format!("{share} of {found}"), finding.chance.map(percent))
+        }
+        "nn_overlap_at_10" => {
+            (format!("{share} of nearest neighbours shown"), finding.chance.map(percent))
+        }
+        "pairs_sharing_a_key" => (format!("{share} of pairs of rows can be compared"), None),
+        "share_of_pairs_saved" => (format!("{share} of known pairs saved"), None),
+        "auc" => (format!("right in {share} of comparisons"), finding.chance.map(percent)),
+        "token_f1" => {
+            (format!("words read with F1 {}", number(finding.value)), finding.chance.map(number))
+        }
+        "evidence_digits" => {
+            let evidence = format!("{:.1} digits of evidence against noise", finding.value);
+            (format!("{evidence}, the alarm is at {ALARM}"), None)
+        }
+        other => (format!("{}: {}", metric(other), value(finding)), finding.chance.map(number)),
+    };
+    let guessed = guessed.map_or(String::new(), |chance| format!(", {chance} by guessing"));
+    let built = if finding.constructed { " (by construction)" } else { "" };
+    format!("{found}{guessed}{built}")
+}
+
+/// A share of one as people write it. What is above zero is never written as zero, nor what is below
+/// one as all.
+pub fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    match percent {
+        _ if !percent.is_finite() => "-".to_owned(),
+        0.0 => "0 %".to_owned(),
+        p if p > 0.0 && p < 0.01 => "below 0.01 %".to_owned(),
+        p if p.abs() < 1.0 => format!("{p:.2} %"),
+        p if p.abs() < 10.0 || (99.5..100.0).contains(&p) => {
+            format!("{} %", (p * 10.0).floor() / 10.0)
+        }
+        p => format!("{p:.0} %"),
+    }
+}
+
+/// A count with its thousands apart: 10,000.
+pub fn count(number: usize) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
 }
 
 /// A finding as one sentence without its full stop: metric, value, interval, chance, setting.
@@ -146,7 +189,8 @@ pub fn sentence(finding: &Finding) -> String {
     text
 }
 
-fn capitalised(word: &str) -> String {
+/// With a capital first letter.
+pub(super) fn capitalised(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
@@ -181,22 +225,53 @@ mod tests {
     }
 
     #[test]
-    fn settings_read_as_words() {
+    fn shares_are_neither_nothing_nor_all_unless_they_are() {
         let cases = [
-            ("overlap=25,granted=nothing", "25 % of documents in both, nothing granted"),
-            (
-                "subject=release, axes=reference,pairs=1",
-                "your release, axes of a reference corpus, 1 known pair",
-            ),
-            ("rank-by=cosine,system=gaussian=512", "rank by cosine, system gaussian=512"),
-            (
-                "reading=words,known=same-block",
-                "read as stored words, every other row of the block known",
-            ),
-            ("whole", "whole"),
-            ("", ""),
+            (0.0, "0 %"),
+            (0.00001, "below 0.01 %"),
+            (0.0002, "0.02 %"),
+            (0.0345, "3.4 %"),
+            (0.931, "93 %"),
+            (0.9996, "99.9 %"),
+            (1.0, "100 %"),
         ];
-        cases.iter().for_each(|(keys, words)| assert_eq!(setting(keys), *words));
+        cases.iter().for_each(|(share, text)| assert_eq!(percent(*share), *text));
+        assert_eq!([count(7), count(5183), count(1_000_000)], ["7", "5,183", "1,000,000"]);
+    }
+
+    #[test]
+    fn a_phrase_says_how_bad_it_is() {
+        let recall = Finding::new("c", "", "recall_at_1", 0.93).chance(0.0002);
+        assert_eq!(phrase(&recall), "93 % of documents identified, 0.02 % by guessing");
+        let built = Finding::new("c", "", "code_bytes_per_row", 0.0).constructed();
+        assert_eq!(phrase(&built), "Code bytes per row: 0 (by construction)");
+    }
+
+    #[test]
+    fn limits_are_said_in_the_unit_that_was_planted() {
+        let limit = |setting: &str, metric: &str, value: f64| {
+            let mut section = Section::new("c", "C");
+            section.findings = vec![
+                Finding::new("c", "", metric, 0.5),
+                Finding::new("c", setting, DETECTED_FROM, value),
+            ];
+            section.headline = Some(0);
+            would_have_been_seen(&section).expect("a limit")
+        };
+        let cases = [
+            (
+                limit("planted=correlation", "auc", 0.1),
+                "A leak that gives each number a correlation of 0.1 or more would have been seen.",
+            ),
+            (
+                limit("planted=words-without-a-pad", "evidence_digits", 0.0001),
+                "A leak of one word in 10,000 or more would have been seen.",
+            ),
+            (limit("", "recall_at_1", 0.012), "A leak of 1.2 % or more would have been seen."),
+            (limit("", "auc", 0.53), "A leak with an AUC of 0.530 or more would have been seen."),
+        ];
+        cases.iter().for_each(|(said, expected)| assert_eq!(said, expected));
+        assert_eq!(would_have_been_seen(&Section::new("c", "C")), None);
     }
 
     #[test]
@@ -204,8 +279,7 @@ mod tests {
         let finding = Finding::new("partial", "attack=ols,pairs=8", "recall_at_1", 0.5)
             .ci95([0.4, 0.6])
             .chance(0.001);
-        let expected =
-            "Recall@1 0.500 [0.400, 0.600], where chance gives 0.0010 (attack ols, 8 known pairs)";
+        let expected = "Recall@1 0.500 [0.400, 0.600], where chance gives 0.0010 (by least squares, 8 known pairs)";
         assert_eq!(sentence(&finding), expected);
     }
 }

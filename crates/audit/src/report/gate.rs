@@ -114,6 +114,17 @@ impl Rule {
             && self.min.is_none_or(|min| value >= min)
     }
 
+    /// The rule for people; errors quote it as the policy has it.
+    fn in_words(&self) -> String {
+        let words = Self {
+            channel: self.channel.clone(),
+            metric: figure::metric(&self.metric),
+            setting: figure::setting(&self.setting),
+            ..*self
+        };
+        words.to_string()
+    }
+
     /// How far a value is inside the bounds; the least of a rule's figures decides.
     fn slack(&self, value: f64) -> f64 {
         let above = self.max.map_or(f64::INFINITY, |max| max - value);
@@ -237,7 +248,7 @@ impl Policy {
                 return Err(GateError::Unmatched { condition, metrics });
             };
             checks.push(Check {
-                condition: rule.to_string(),
+                condition: rule.in_words(),
                 found: figure::sentence(worst),
                 passed: rule.allows(worst.value),
             });
@@ -303,6 +314,13 @@ mod tests {
         for setting in ["pairs=6", "airs=64", "pairs", "subject=anew,pairs=64"] {
             assert!(!matches(setting), "{setting}");
         }
+    }
+
+    #[test]
+    fn conditions_are_written_in_words() {
+        let policy = Policy::parse(&rule("setting = \"pairs=8\"\nmax = 0.5")).expect("a policy");
+        let outcome = policy.judge(&sections()).expect("figures");
+        assert_eq!(outcome.checks[0].condition, "linkage Recall@1 at 8 known pairs at most 0.5");
     }
 
     #[test]

@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 
 use super::Report;
-use super::channels::{Scope, scope};
+use super::channels::{Scope, find, scope};
 use crate::finding::Section;
 
 /// The report as JSON: `metadata`, `sections` without their figures, and all figures in one flat
-/// list, each with channel, setting, metric, value, interval, chance, paper, seed and rows.
+/// list, each with channel, setting, metric, value, interval, chance, paper, seed, rows, and whether it
+/// follows from the construction.
 pub fn report(report: &Report) -> Value {
     json!({
         "metadata": report.metadata,
@@ -18,12 +19,14 @@ pub fn report(report: &Report) -> Value {
 }
 
 /// A section without its figures and plots. The headline is the place among its own figures; `seen` says
-/// that the server needs no attack for it, and there is no verdict then.
+/// that the server needs no attack for it, and there is no verdict then; `identifies`, that the figure is
+/// the share of documents that are identified.
 pub fn section(section: &Section) -> Value {
     json!({
         "name": section.name,
         "title": section.title,
         "comparison": scope(&section.name) == Scope::Baseline,
+        "identifies": find(&section.name).is_some_and(|channel| channel.identifies),
         "seen": scope(&section.name) == Scope::Seen,
         "verdict": section.verdict,
         "headline": section.headline,

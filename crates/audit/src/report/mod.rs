@@ -2,11 +2,14 @@
 //!
 //! [`channels`] lists what is measured and runs it; a [`Report`] holds the results. It becomes
 //! one self-contained page ([`page`]) with plots ([`plot`]), rows for a program ([`json`]), and
-//! a yes or no by the owner's own thresholds ([`gate`]). [`shape`] is the channel that needs no
-//! attack: what the server sees by looking.
+//! a yes or no by the owner's own thresholds ([`gate`]). [`front`] is what the page says first: what
+//! stayed hidden, and of every channel what it takes, how bad it is and what helps. [`figure`] writes
+//! figures and settings as people read them. [`shape`] is the channel that needs no attack: what the
+//! server sees by looking.
 
 pub mod channels;
 pub mod figure;
+pub mod front;
 pub mod gate;
 pub mod json;
 pub mod page;
@@ -16,11 +19,43 @@ pub mod shape;
 use serde::Serialize;
 
 use crate::finding::{Finding, Section, Verdict};
+use crate::subject::Subject;
+
+/// What is audited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// A rotated collection whose cells have a key each.
+    Cells,
+    /// A rotated collection whose rows have a key each.
+    Micro,
+    /// A blind collection.
+    Blind,
+    /// Rows that Shard did not make, or does not protect like this.
+    Foreign,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Cells, Self::Micro, Self::Blind, Self::Foreign];
+
+    /// The kind of some rows.
+    pub fn of_rows(subject: &Subject) -> Self {
+        let shares_a_key = || subject.release().members().iter().any(|rows| rows.len() > 1);
+        match subject.prefix_width {
+            0 => Self::Foreign,
+            _ if shares_a_key() => Self::Cells,
+            _ => Self::Micro,
+        }
+    }
+}
 
 /// What was audited, when and by what.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Metadata {
-    /// A name for what was audited, for people.
+    /// What was audited.
+    pub kind: Kind,
+    /// A name for it, for people.
     pub subject: String,
     /// The day, as the caller writes it.
     pub date: String,
@@ -59,29 +94,45 @@ impl Report {
         self.sections.iter().filter(|section| channels::scope(&section.name).is_attack())
     }
 
-    /// How many channels are open, reduced and closed; and how many have no verdict.
+    /// How many channels are open, reduced and closed; closed or open by construction; and without a
+    /// verdict.
     pub fn counts(&self) -> Counts {
-        let count = |verdict| self.attacks().filter(|section| section.verdict == verdict).count();
+        let count = |of: &dyn Fn(&Section) -> bool| self.attacks().filter(|it| of(it)).count();
+        let measured = |verdict| count(&|it| it.verdict == Some(verdict) && !is_constructed(it));
         Counts {
-            open: count(Some(Verdict::Open)),
-            reduced: count(Some(Verdict::Reduced)),
-            closed: count(Some(Verdict::Closed)),
-            unmeasured: count(None),
+            open: measured(Verdict::Open),
+            reduced: measured(Verdict::Reduced),
+            closed: measured(Verdict::Closed),
+            constructed: count(&|it| it.verdict.is_some() && is_constructed(it)),
+            unmeasured: count(&|it| it.verdict.is_none()),
         }
     }
 
-    /// The section whose headline is furthest above chance, the worst verdicts first: the attack
-    /// that a reader must know of if they read of only one.
+    /// The attack that a reader must know of if they read of only one: one that identifies documents
+    /// before those that tell something else, then by verdict, then by how far its headline is above
+    /// chance. What follows from the construction is no attack.
     pub fn strongest(&self) -> Option<(&Section, &Finding)> {
         let headlines = self.attacks().filter_map(|section| {
-            let finding = section.findings.get(section.headline?)?;
-            Some((section, finding, severity(section.verdict?), excess(finding)))
+            let finding = headline(section)?;
+            let verdict = section.verdict.filter(|&it| it != Verdict::Closed)?;
+            let identifies = channels::find(&section.name).is_some_and(|it| it.identifies);
+            let rank = (identifies, severity(verdict));
+            (!finding.constructed).then_some((section, finding, rank, excess(finding)))
         });
-        let ranked = headlines.filter(|(_, _, severity, _)| *severity > 0);
-        ranked
+        headlines
             .max_by(|a, b| a.2.cmp(&b.2).then(a.3.total_cmp(&b.3)))
             .map(|(section, finding, ..)| (section, finding))
     }
+}
+
+/// The figure that a section's verdict rests on.
+pub fn headline(section: &Section) -> Option<&Finding> {
+    section.findings.get(section.headline?)
+}
+
+/// Whether a section's verdict follows from the construction.
+fn is_constructed(section: &Section) -> bool {
+    headline(section).is_some_and(|finding| finding.constructed)
 }
 
 /// Channels by verdict.
@@ -93,6 +144,8 @@ pub struct Counts {
     pub reduced: usize,
     /// At chance.
     pub closed: usize,
+    /// With a verdict that follows from the construction.
+    pub constructed: usize,
     /// Without a verdict.
     pub unmeasured: usize,
 }

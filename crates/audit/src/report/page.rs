@@ -4,8 +4,8 @@ use minijinja::{AutoEscape, Environment, context};
 use serde::Serialize;
 
 use super::channels::{Scope, scope};
-use super::{Report, figure, plot};
-use crate::finding::{Finding, Section, Verdict};
+use super::{Kind, Report, figure, front, headline, plot, severity};
+use crate::finding::{Finding, Plot, Section, Series, Verdict};
 
 const TEMPLATE: &str = include_str!("page.html");
 
@@ -19,66 +19,83 @@ pub fn html(report: &Report) -> String {
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.add_template("page", TEMPLATE).expect("the template is well formed");
     let template = environment.get_template("page").expect("it was added above");
+    let metadata = &report.metadata;
     let lines = |of: &dyn Fn(Scope) -> bool| -> Vec<Line> {
-        let sections = report.sections.iter();
-        sections.filter(|section| of(scope(&section.name))).map(Line::of).collect()
+        let sections = report.sections.iter().filter(|section| of(scope(&section.name)));
+        sections.map(|section| Line::of(section, metadata.kind)).collect()
     };
-    let own = lines(&|scope| scope.is_attack());
     template
         .render(context! {
-            metadata => report.metadata,
-            verdict => verdict(report),
-            strongest => strongest(report),
-            beyond => beyond(report),
-            has_limits => own.iter().any(|line| line.limit.is_some()),
-            own => own,
+            metadata => metadata,
+            subject => figure::subject(&metadata.subject),
+            notes => metadata.notes.iter().map(|note| figure::prose(note)).collect::<Vec<_>>(),
+            hidden => front::hidden(metadata.kind),
+            not_hidden => front::not_hidden(metadata.kind),
+            verdict => front::verdict(report),
+            tally => front::tally(report),
+            strongest => front::Strongest::of(report),
+            canaries => front::canaries(report),
+            counts => Counted::of(report),
+            front => ranked(report),
+            own => lines(&|scope| scope.is_attack()),
             seen => lines(&|scope| scope == Scope::Seen),
             baselines => lines(&|scope| scope == Scope::Baseline),
         })
         .expect("the template fits every report")
 }
 
-/// The first sentences: how many channels are how open.
-fn verdict(report: &Report) -> String {
-    let counts = report.counts();
-    let measured = counts.open + counts.reduced + counts.closed;
-    if measured == 0 {
-        return "No channel was measured, so nothing can be said.".to_owned();
-    }
-    let first = match (counts.open, counts.reduced) {
-        (0, 0) => "None of the attacks that were tried did better than guessing.".to_owned(),
-        (0, _) => "No channel is as open as with unprotected vectors, but some leak.".to_owned(),
-        (1, _) => "One channel is as open as with unprotected vectors.".to_owned(),
-        (open, _) => format!("{open} channels are as open as with unprotected vectors."),
-    };
-    let rest = match counts.unmeasured {
-        0 => String::new(),
-        unmeasured => format!(" Not measured: {unmeasured}."),
-    };
+/// The channels of what is audited, the worst first; then what is seen, and what was not measured.
+fn ranked(report: &Report) -> Vec<Line> {
     let is_seen = |section: &Section| scope(&section.name) == Scope::Seen;
-    let seen = if report.sections.iter().any(is_seen) {
-        " What the server sees without an attack is listed apart."
-    } else {
-        ""
+    let own = report.sections.iter().filter(|it| scope(&it.name) != Scope::Baseline);
+    let mut sections: Vec<&Section> = own.collect();
+    let rank = |it: &Section| (it.verdict.map(severity), is_seen(it));
+    sections.sort_by_key(|section| std::cmp::Reverse(rank(section)));
+    sections.into_iter().map(|section| Line::of(section, report.metadata.kind)).collect()
+}
+
+/// What was counted, for the foot of the page.
+#[derive(Serialize)]
+struct Counted {
+    documents: String,
+    attacked: String,
+    keys: String,
+    queries: String,
+}
+
+impl Counted {
+    fn of(report: &Report) -> Self {
+        let metadata = &report.metadata;
+        Self {
+            documents: figure::count(metadata.documents),
+            attacked: figure::count(metadata.rows),
+            keys: figure::count(metadata.cells),
+            queries: figure::count(metadata.queries),
+        }
+    }
+}
+
+/// The most lines that a picture shows; of more it becomes several.
+const MOST_LINES: usize = 4;
+
+/// The pictures of a plot, all words readable.
+fn pictures(plot: &Plot) -> Vec<String> {
+    let series = plot.series.iter();
+    let series: Vec<Series> =
+        series.map(|it| Series { name: figure::line(&it.name), ..it.clone() }).collect();
+    let count = series.len().div_ceil(MOST_LINES).max(1);
+    let parts = series.chunks(series.len().div_ceil(count).max(1)).enumerate();
+    let part = |(at, series): (usize, &[Series])| {
+        let place = if count > 1 { format!(" ({} of {count})", at + 1) } else { String::new() };
+        plot::svg(&Plot {
+            title: figure::prose(&plot.title) + &place,
+            x_label: figure::prose(&plot.x_label),
+            y_label: figure::prose(&plot.y_label),
+            series: series.to_vec(),
+            ..plot.clone()
+        })
     };
-    format!(
-        "{first} Measured: {measured}; open: {}, reduced: {}, closed: {}.{rest}{seen}",
-        counts.open, counts.reduced, counts.closed
-    )
-}
-
-/// The second: the one attack to know of.
-fn strongest(report: &Report) -> Option<String> {
-    let (section, finding) = report.strongest()?;
-    Some(format!("{}: {}.", section.title, figure::sentence(finding)))
-}
-
-/// The third: matching by all that a key leaves, which needs fewer known pairs than the attacks in
-/// the literature, or none.
-fn beyond(report: &Report) -> Option<&str> {
-    let section = report.attacks().find(|section| section.name == "partial-alignment")?;
-    let open = section.verdict == Some(Verdict::Open);
-    section.notes.first().filter(|_| open).map(String::as_str)
+    parts.map(part).collect()
 }
 
 /// A section as the template takes it.
@@ -90,16 +107,21 @@ struct Line {
     class: &'static str,
     symbol: &'static str,
     headline: Option<Row>,
+    /// The headline in a phrase.
+    phrase: String,
     /// How weak a leak would have been found.
     limit: Option<String>,
+    needs: String,
+    remedy: &'static str,
     notes: Vec<String>,
     plots: Vec<String>,
     has_paper: bool,
+    has_built: bool,
     findings: Vec<Row>,
 }
 
 impl Line {
-    fn of(section: &Section) -> Self {
+    fn of(section: &Section, kind: Kind) -> Self {
         let (class, symbol) = match section.verdict {
             Some(Verdict::Open) => ("open", "●"),
             Some(Verdict::Reduced) => ("reduced", "◐"),
@@ -107,7 +129,14 @@ impl Line {
             None if scope(&section.name) == Scope::Seen => ("seen", "◉"),
             None => ("unmeasured", "–"),
         };
-        let headline = section.headline.and_then(|at| section.findings.get(at));
+        let headline = headline(section);
+        let is_closed = section.verdict == Some(Verdict::Closed);
+        let is_known = section.verdict.is_some() || class == "seen";
+        let why_not = || {
+            let is_reason = |note: &&String| note.starts_with("No");
+            let reason = section.notes.iter().find(is_reason).or(section.notes.first());
+            reason.map_or(String::new(), |note| figure::prose(note))
+        };
         Self {
             name: section.name.clone(),
             title: section.title.clone(),
@@ -115,13 +144,28 @@ impl Line {
             class,
             symbol,
             headline: headline.map(Row::of),
-            limit: figure::detection_limit(section),
-            notes: section.notes.clone(),
-            plots: section.plots.iter().map(plot::svg).collect(),
+            phrase: headline
+                .filter(|_| is_known)
+                .map_or_else(why_not, |it| sentence(it, is_closed)),
+            limit: figure::would_have_been_seen(section).filter(|_| is_closed),
+            needs: if is_known { front::needs(section, kind) } else { String::new() },
+            remedy: if is_known { front::remedy(&section.name, kind) } else { "" },
+            notes: section.notes.iter().map(|note| figure::prose(note)).collect(),
+            plots: section.plots.iter().flat_map(pictures).collect(),
+            has_built: section.findings.iter().any(|finding| finding.constructed),
             has_paper: section.findings.iter().any(|finding| finding.paper.is_some()),
             findings: section.findings.iter().map(Row::of).collect(),
         }
     }
+}
+
+/// A figure's phrase as a sentence whose numbers keep their units. One that is above chance and yet closed
+/// says why.
+fn sentence(finding: &Finding, is_closed: bool) -> String {
+    let phrase = figure::phrase(finding).replace(" %", "\u{a0}%");
+    let is_above = finding.chance.is_some_and(|chance| finding.value > chance);
+    let explained = if is_closed && is_above { ": chance explains that" } else { "" };
+    format!("{}{explained}.", figure::capitalised(&phrase))
 }
 
 /// A figure as the template takes it.
@@ -133,7 +177,8 @@ struct Row {
     interval: String,
     chance: String,
     paper: String,
-    rows: usize,
+    rows: String,
+    built: bool,
 }
 
 impl Row {
@@ -146,7 +191,8 @@ impl Row {
             interval: finding.ci95.map_or(String::new(), figure::interval),
             chance: optional(finding.chance),
             paper: optional(finding.paper),
-            rows: finding.rows,
+            rows: figure::count(finding.rows),
+            built: finding.constructed,
         }
     }
 }

@@ -26,6 +26,7 @@ pub(super) fn report() -> Report {
     };
     Report {
         metadata: Metadata {
+            kind: Kind::Cells,
             subject: "a vault".into(),
             date: "2026-01-02".into(),
             version: "0".into(),
@@ -51,12 +52,40 @@ pub(super) fn report() -> Report {
 #[test]
 fn the_strongest_attack_is_the_worst_of_the_worst_verdict() {
     let mut report = report();
-    assert_eq!(report.counts(), Counts { open: 2, reduced: 1, closed: 1, unmeasured: 1 });
+    let counts = Counts { open: 2, reduced: 1, closed: 1, constructed: 0, unmeasured: 1 };
+    assert_eq!(report.counts(), counts);
     assert_eq!(report.strongest().expect("one is open").0.name, "third");
     report.sections.retain(|section| section.verdict != Some(Verdict::Open));
     assert_eq!(report.strongest().expect("one is reduced").0.name, "first");
     report.sections.retain(|section| section.verdict != Some(Verdict::Reduced));
     assert!(report.strongest().is_none());
+}
+
+#[test]
+fn an_attack_that_identifies_documents_comes_before_one_that_does_not() {
+    let mut report = report();
+    report.sections[0].name = "reference-lookup".into();
+    assert_eq!(report.strongest().expect("one identifies").0.name, "reference-lookup");
+    // A closed one is no attack to warn of.
+    report.sections[0].verdict = Some(Verdict::Closed);
+    assert_eq!(report.strongest().expect("one is open").0.name, "third");
+}
+
+#[test]
+fn what_follows_from_the_construction_is_neither_measured_nor_an_attack() {
+    let mut report = report();
+    report.sections[2].findings[0].constructed = true;
+    let counts = Counts { open: 1, reduced: 1, closed: 1, constructed: 1, unmeasured: 1 };
+    assert_eq!(report.counts(), counts);
+    assert_eq!(report.strongest().expect("another is open").0.name, "second");
+    let page = page::html(&report);
+    assert!(
+        page.contains(
+            "Measured: 3; open: 1, reduced: 1, closed: 1. Decided by the construction: 1."
+        )
+    );
+    assert_eq!(page.matches(">by construction</td>").count(), 1);
+    assert_eq!(json::report(&report)["findings"][2]["constructed"], true);
 }
 
 #[test]
@@ -100,14 +129,67 @@ fn every_figure_is_a_flat_row_with_all_its_fields() {
 }
 
 #[test]
-fn the_page_says_the_verdict_first_and_escapes_what_it_was_given() {
+fn the_page_says_what_stayed_hidden_first_and_escapes_what_it_was_given() {
     let page = page::html(&report());
-    assert!(page.contains("2 channels are as open as with unprotected vectors. Measured: 4; open: 2, reduced: 1, closed: 1. Not measured: 1."));
-    assert!(page.contains("The &lt;third&gt; channel: Recall@1 0.800"), "{page}");
+    let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text:?} in {page}"));
+    let order = [
+        "What stayed hidden",
+        "<strong>The query</strong>",
+        "2 channels are as open as with unprotected vectors.",
+        "Measured: 4; open: 2, reduced: 1, closed: 1. Not measured: 1.",
+        "The strongest attack.</strong> The &lt;third&gt; channel: 80 % of documents identified, 10 % by guessing.",
+        "<table class=\"channels\"",
+        "What each attack found",
+    ];
+    assert!(order.map(at).is_sorted(), "{page}");
+    // Of the rows the worst come first.
+    let rows = ["second", "third", "first", "fourth", "fifth"];
+    assert!(rows.map(|name| at(&format!("<a href=\"#{name}\">"))).is_sorted());
     assert!(page.contains("A note &amp; more.") && !page.contains("The <third>"));
+    assert_eq!(page.matches("<summary>The figure</summary>").count(), 5);
     assert_eq!(page.matches("<svg").count(), 5);
     for foreign in ["<script", "http:", "https:", "@import", "url("] {
         let without_namespace = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!without_namespace.contains(foreign), "{foreign}");
     }
 }
+
+#[test]
+fn what_stayed_hidden_follows_from_what_is_audited() {
+    let hidden = |kind: Kind| {
+        let mut report = report();
+        report.metadata.kind = kind;
+        page::html(&report)
+    };
+    assert!(hidden(Kind::Micro).contains("<strong>The scores</strong>"));
+    assert!(hidden(Kind::Blind).contains("<strong>The query and what it asks for</strong>"));
+    let foreign = hidden(Kind::Foreign);
+    assert!(foreign.contains("Shard does not protect these vectors") && !foreign.contains("<ul"));
+}
+
+#[test]
+fn canaries_are_explained_where_there_are_more_rows_than_documents() {
+    let mut report = report();
+    assert_eq!(front::canaries(&report), None);
+    report.sections.push(shape::of_cells(&[300, 216], 12, 7));
+    let explained = front::canaries(&report).expect("more rows than documents");
+    assert!(explained.contains("516 rows for 500 documents: 16 rows are canaries"), "{explained}");
+    assert_eq!(page::html(&report).matches("16 rows are canaries").count(), 1);
+    report.metadata.kind = Kind::Foreign;
+    assert_eq!(front::canaries(&report), None);
+}
+
+#[test]
+fn a_plot_of_many_lines_becomes_several_pictures() {
+    let mut report = report();
+    report.sections.truncate(1);
+    let plot = &mut report.sections[0].plots[0];
+    plot.series = (0..6)
+        .map(|at| Series { name: format!("ols, C = {at}"), ..plot.series[0].clone() })
+        .collect();
+    let page = page::html(&report);
+    assert_eq!((page.matches("<svg").count(), page.matches("class=\"series").count()), (2, 6));
+    assert!(page.contains("least squares, 5 cells"));
+}
+
+mod visible;

@@ -175,6 +175,9 @@ fn baselines_are_audited_by_every_channel_whatever_their_width() {
             assert!(verdicts.iter().any(|(channel, _)| *channel == name), "{baseline} {name}");
         }
     }
+    let printed = desk.succeeds(&[&AUDIT[..4], &["--baseline", "gaussian=512"]].concat());
+    assert!(printed.contains("Gaussian noise, epsilon 512"), "{printed}");
+    assert!(!printed.contains(['=', '`', '_']), "keys of programs: {printed}");
     let noise = audit("gaussian");
     for name in OWN.into_iter().filter(|&name| name != "shape") {
         assert!(!verdicts(&noise).contains(&(name, "open")), "{name}: {:?}", verdicts(&noise));

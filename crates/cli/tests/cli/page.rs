@@ -1,15 +1,19 @@
-//! The audit's page in a real browser, headless: it renders, every plot has data, and nothing
-//! sticks out on a phone.
+//! The audit's page in a real browser, headless: it renders, the summary comes first and is seen whole,
+//! every plot has data, and nothing sticks out, on a phone and on a desk. Pictures of both are left in the
+//! directory for temporary files of cargo's tests, to be looked at.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use shard_audit::finding::{Finding, Plot, Section, Series, Verdict};
-use shard_audit::report::{Metadata, Report, page};
+use shard_audit::report::{Kind, Metadata, Report, page};
 
 /// Width of a phone, in CSS pixels.
 const PHONE: usize = 390;
+
+/// Width of a desk.
+const DESK: usize = 1280;
 
 /// A report with all that can be wide: long titles, names, settings and tables.
 fn report() -> Report {
@@ -39,9 +43,8 @@ fn report() -> Report {
         section.verdict = verdict;
         section.findings = (0..40)
             .map(|at| {
-                let setting = format!(
-                    "disclosure=targeted,attack=procrustes-dropped,cells=256,in_cell_pairs={at}"
-                );
+                let setting =
+                    format!("disclosure=targeted,attack=procrustes-dropped,cells=256,pairs={at}");
                 let value = f64::from(at) / 40.0;
                 let finding = Finding::new(name, setting, "recall_at_1", value).chance(0.0001);
                 finding.ci95([value - 0.01, value + 0.01]).paper(0.5).on(2026, 10_000)
@@ -57,6 +60,7 @@ fn report() -> Report {
     };
     Report {
         metadata: Metadata {
+            kind: Kind::Cells,
             subject: "the vault /somewhere/deep/in/a/directory/with/a/long/name".into(),
             date: "2026-01-02".into(),
             version: "0.1.0".into(),
@@ -70,15 +74,25 @@ fn report() -> Report {
             notes: vec!["The attacks were run on 10,000 of 100,000 documents.".into()],
         },
         sections: vec![
-            section("pairs", "Known pairs against the keys of cells", Some(Verdict::Open), 2),
             section(
-                "linkage",
+                "partial-alignment",
+                "Known pairs against the keys of cells",
+                Some(Verdict::Open),
+                2,
+            ),
+            section(
+                "release-linkage",
                 "Recognising rows after a change of keys",
                 Some(Verdict::Reduced),
                 1,
             ),
-            section("unsupervised", "Alignment without known pairs", Some(Verdict::Closed), 0),
-            section("text", "Words read out of stored vectors", None, 0),
+            section(
+                "unsupervised-alignment",
+                "Alignment without known pairs",
+                Some(Verdict::Closed),
+                0,
+            ),
+            section("text-inversion", "Words read out of stored vectors", None, 0),
         ],
     }
 }
@@ -91,8 +105,22 @@ fn chromium() -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// What a browser makes of the page in a frame of some width, all details open. The page itself
-/// has no script: the one that measures is in the page around it.
+/// Height of the window, enough for the summary.
+const HEIGHT: usize = 2600;
+
+/// The narrowest window that browsers make; the frame within may be narrower.
+const NARROWEST: usize = 500;
+
+/// Width and height in the head of a PNG.
+fn size_of_png(bytes: &[u8]) -> (usize, usize) {
+    assert!(bytes.starts_with(b"\x89PNG"), "no PNG");
+    let number =
+        |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize;
+    (number(16), number(20))
+}
+
+/// What a browser makes of the page in a frame of some width, all details open; and a picture of it. The
+/// page itself has no script: the one that measures is in the page around it.
 fn rendered(page: &str, width: usize) -> Option<Value> {
     let Some(chromium) = chromium() else {
         assert!(std::env::var_os("CI").is_none(), "no chromium, and CI needs one");
@@ -101,8 +129,8 @@ fn rendered(page: &str, width: usize) -> Option<Value> {
     };
     let frame = page.replace('&', "&amp;").replace('"', "&quot;");
     let wrapper = format!(
-        r#"<!DOCTYPE html><meta charset="utf-8"><body>
-<iframe id="frame" width="{width}" height="900" style="border:0" srcdoc="{frame}"></iframe>
+        r#"<!DOCTYPE html><meta charset="utf-8"><body style="margin:0">
+<iframe id="frame" width="{width}" height="{HEIGHT}" style="border:0" srcdoc="{frame}"></iframe>
 <pre id="result"></pre>
 <script>
 document.getElementById("frame").onload = event => {{
@@ -120,6 +148,14 @@ document.getElementById("frame").onload = event => {{
       const box = text.getBBox();
       return box.x < 0 || box.x + box.width > svg.viewBox.baseVal.width;
     }}).map(text => text.textContent));
+  // What is drawn over the middle of a row is the row itself: nothing hides it or lies on it.
+  const isSeen = row => {{
+    const box = row.getBoundingClientRect();
+    const top = inner.elementFromPoint(box.left + box.width / 2, box.top + box.height / 2);
+    return box.height > 20 && row.contains(top);
+  }};
+  const front = inner.querySelector("main > :first-child");
+  const rows = [...front.querySelectorAll("tbody tr")];
   document.getElementById("result").textContent = JSON.stringify({{
     scroll: inner.documentElement.scrollWidth,
     outside: outside.map(element => element.tagName + "." + element.className),
@@ -127,7 +163,12 @@ document.getElementById("frame").onload = event => {{
     smallest: Math.min(...letters),
     cut,
     heading: inner.querySelector("h1").innerText,
-    rows: inner.querySelectorAll(".summary tbody tr").length,
+    front: [...front.querySelectorAll("h2")].map(heading => heading.innerText),
+    rows: rows.map(row => row.querySelector("th").innerText),
+    seen: rows.filter(isSeen).length,
+    narrow: rows.flatMap(row => [...row.querySelectorAll("td")].filter(cell =>
+      cell.getBoundingClientRect().width < 0.9 * row.getBoundingClientRect().width)).length,
+    columns: new Set(rows.map(row => row.querySelector("td").getBoundingClientRect().left)).size,
   }});
 }};
 </script>"#
@@ -135,14 +176,23 @@ document.getElementById("frame").onload = event => {{
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("wrapper.html");
     std::fs::write(&path, wrapper).expect("the directory is writable");
-    let output = Command::new(chromium)
-        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
-        .args(["--hide-scrollbars", "--window-size=1400,1000", "--virtual-time-budget=10000"])
-        .arg(format!("--user-data-dir={}", directory.path().join("profile").display()))
-        .arg("--dump-dom")
-        .arg(format!("file://{}", path.display()))
-        .output()
-        .expect("chromium starts");
+    let run = |flags: &[String]| {
+        Command::new(&chromium)
+            .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+            .args(["--hide-scrollbars", "--virtual-time-budget=10000"])
+            .arg(format!("--user-data-dir={}", directory.path().join("profile").display()))
+            .arg(format!("--window-size={},{HEIGHT}", width.max(NARROWEST)))
+            .args(flags)
+            .arg(format!("file://{}", path.display()))
+            .output()
+            .expect("chromium starts")
+    };
+    let picture =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("audit-page-{width}.png"));
+    run(&[format!("--screenshot={}", picture.display())]);
+    let size = size_of_png(&std::fs::read(&picture).expect("a picture was taken"));
+    assert_eq!(size, (width.max(NARROWEST), HEIGHT));
+    let output = run(&["--dump-dom".to_owned()]);
     let dom = String::from_utf8_lossy(&output.stdout);
     let result =
         dom.split("<pre id=\"result\">").nth(1).and_then(|rest| rest.split("</pre>").next());
@@ -152,20 +202,26 @@ document.getElementById("frame").onload = event => {{
 }
 
 #[test]
-fn the_page_fits_a_phone_and_every_plot_has_data() {
-    let Some(found) = rendered(&page::html(&report()), PHONE) else { return };
-    assert_eq!(found["heading"], "What a thief of this index would learn");
-    assert_eq!(found["rows"], 4);
-    assert_eq!(found["plots"], serde_json::json!([28, 28, 28]));
-    assert_eq!(found["scroll"].as_u64(), Some(PHONE as u64), "{found}");
-    assert_eq!(found["outside"], serde_json::json!([]), "sticks out");
-    assert_eq!(found["cut"], serde_json::json!([]), "text outside its plot");
-    assert!(found["smallest"].as_f64().is_some_and(|size| size >= 11.0), "{found}");
-}
-
-#[test]
-fn the_page_fits_a_desk() {
-    let Some(found) = rendered(&page::html(&report()), 1200) else { return };
-    assert_eq!(found["scroll"], 1200);
-    assert_eq!(found["outside"], serde_json::json!([]));
+fn the_page_fits_a_phone_and_a_desk() {
+    for width in [PHONE, DESK] {
+        let Some(found) = rendered(&page::html(&report()), width) else { return };
+        assert_eq!(found["heading"], "What a thief of this index would learn");
+        // The summary comes first, every channel has a row in it, and every row can be seen.
+        assert_eq!(found["front"], json!(["What stayed hidden", "What the attacks found"]));
+        let rows = [
+            "Known pairs against the keys of cells",
+            "Recognising rows after a change of keys",
+            "Alignment without known pairs",
+            "Words read out of stored vectors",
+        ];
+        assert_eq!((&found["rows"], &found["seen"]), (&json!(rows), &json!(rows.len())), "{found}");
+        assert_eq!(found["columns"], 1, "rows are not aligned");
+        // Cells stand below each other on a phone, and beside each other on a desk.
+        assert_eq!(found["narrow"] == 0, width == PHONE, "{found}");
+        assert_eq!(found["plots"], json!([28, 28, 28]));
+        assert!(found["scroll"].as_u64().is_some_and(|scroll| scroll <= width as u64), "{found}");
+        assert_eq!(found["outside"], json!([]), "sticks out at {width}");
+        assert_eq!(found["cut"], json!([]), "text outside its plot");
+        assert!(found["smallest"].as_f64().is_some_and(|size| size >= 11.0), "{found}");
+    }
 }

@@ -22,8 +22,9 @@ use shard_audit::blind::BlindSubject;
 pub use shard_audit::finding::{Finding, Section, Verdict};
 pub use shard_audit::report::channels::{CHANNELS, Channel, Scope, measuring, scope};
 use shard_audit::report::channels::{run, run_blind};
+pub use shard_audit::report::front::Strongest;
 pub use shard_audit::report::gate::{Check, GateError, Outcome, Policy};
-pub use shard_audit::report::{Counts, Metadata, Report, figure, json, page, plot};
+pub use shard_audit::report::{Counts, Kind, Metadata, Report, figure, json, page, plot};
 use shard_audit::subject::Subject;
 use shard_client::{UNWATCHED, Watch};
 use shard_geometry::VectorSet;
@@ -168,6 +169,10 @@ impl Audited {
     fn metadata(&self) -> Metadata {
         let subject = self.subject.rows();
         Metadata {
+            kind: match &self.subject {
+                Attacked::Rows(subject) => Kind::of_rows(subject),
+                Attacked::Blind(_) => Kind::Blind,
+            },
             subject: self.name.clone(),
             date: today(),
             version: env!("CARGO_PKG_VERSION").to_owned(),

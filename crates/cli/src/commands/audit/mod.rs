@@ -8,7 +8,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::json;
 use shard::audit::{
-    self, AuditOptions, Audited, Check, Outcome, Policy, Scope, Section, figure, write_report,
+    self, AuditOptions, Audited, Check, Outcome, Policy, Scope, Section, Strongest, figure,
+    write_report,
 };
 use shard::input::{read_queries, read_texts, read_vectors};
 use shard::{Documents, Error};
@@ -48,7 +49,7 @@ pub fn run(arguments: &Audit, json: Option<&Path>) -> Result<()> {
             if step.is_empty() {
                 bar.inc(u64::from(bar.message() != "auditing"));
             }
-            bar.set_message(format!("{channel} {step}"));
+            bar.set_message(format!("{channel} {}", figure::prose(step)));
         }),
     );
     bar.finish_and_clear();
@@ -58,8 +59,14 @@ pub fn run(arguments: &Audit, json: Option<&Path>) -> Result<()> {
     }
     write_report(&report, &arguments.out)?;
 
-    report.metadata.notes.iter().try_for_each(|note| output.line(format!("  {note}")))?;
+    for note in &report.metadata.notes {
+        output.line(format!("  {}", figure::prose(note)))?;
+    }
     output.line(summary(&report.sections))?;
+    if let Some(strongest) = Strongest::of(&report) {
+        output.line(format!("\n  the strongest attack: {}", strongest.found))?;
+        output.line(format!("  it takes: {}", strongest.takes))?;
+    }
     output.line(format!("\n  {}", page_note(&arguments.out)))?;
     let outcome = policy.map(|policy| policy.judge(&report.sections)).transpose()?;
     if let Some(outcome) = &outcome {
@@ -162,7 +169,9 @@ fn lines(sections: &[&Section]) -> String {
         let headline = section.headline.and_then(|at| section.findings.get(at));
         let figure = headline.map_or(String::new(), |finding| {
             let interval = finding.ci95.map_or(String::new(), figure::interval);
-            format!("{} {} {interval}", figure::metric(&finding.metric), figure::value(finding))
+            let built = if finding.constructed { "by construction" } else { "" };
+            let (metric, value) = (figure::metric(&finding.metric), figure::value(finding));
+            format!("{metric} {value} {interval}{built}")
         });
         let chance = headline.and_then(|finding| finding.chance);
         [
