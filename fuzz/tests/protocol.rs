@@ -301,7 +301,8 @@ fn merged_rerank_requests() {
     static SESSION: LazyLock<(Server, Vec<u8>)> = LazyLock::new(|| {
         let (session, request) = messages::session();
         let server = messages::server();
-        server.open_session(&CollectionName::default(), &session).expect("keys within the budget");
+        server.handle(&CollectionName::default(), &session.encode());
+        assert_eq!(server.sessions().open, 1, "keys within the budget");
         (server, request.encode())
     });
     check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {

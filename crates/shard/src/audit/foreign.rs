@@ -75,7 +75,7 @@ impl Audited {
         let labelled = cells.is_some();
         let subject = subject(&select(originals, &kept), &axes, releases, labelled, options.seed);
         Ok(Self {
-            subject: Attacked::Rows(subject),
+            subject: Attacked::Rows(Box::new(subject)),
             name: name.into(),
             documents,
             ids: kept.iter().map(usize::to_string).collect(),

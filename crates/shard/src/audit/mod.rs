@@ -88,7 +88,7 @@ pub struct Audited {
 /// What the server has.
 enum Attacked {
     /// Rows that were transformed.
-    Rows(Subject),
+    Rows(Box<Subject>),
     /// Ciphertexts.
     Blind(BlindSubject),
 }

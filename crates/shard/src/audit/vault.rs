@@ -74,7 +74,8 @@ impl Audited {
                 queries: queries.as_ref().map(Matrix::from_vectors),
                 ..foreign::subject(&vectors, &axes, vec![release], false, options.seed)
             };
-            let (subject, name) = (Attacked::Rows(subject), format!("{name} as {baseline}"));
+            let (subject, name) =
+                (Attacked::Rows(Box::new(subject)), format!("{name} as {baseline}"));
             return Ok(Self { subject, name, documents, ids, whole: None, notes });
         }
         let collection = match &opened {
@@ -114,7 +115,7 @@ impl Audited {
         let whole = (!dropped.is_empty()).then(|| counts(&batch, &requests, options.seed));
         let server = ServerSide::of(batch, &handles, &dropped, requests);
         Ok(Self {
-            subject: Attacked::Rows(Subject {
+            subject: Attacked::Rows(Box::new(Subject {
                 coordinates: coordinates(model.pca(), &vectors),
                 vectors: Matrix::from_vectors(&vectors),
                 given: None,
@@ -131,7 +132,7 @@ impl Audited {
                 view: server.view,
                 documents: server.documents,
                 seed: options.seed,
-            }),
+            })),
             name,
             documents,
             ids,
