@@ -90,7 +90,7 @@ enum Attacked {
     /// Rows that were transformed.
     Rows(Box<Subject>),
     /// Ciphertexts.
-    Blind(BlindSubject),
+    Blind(Box<BlindSubject>),
 }
 
 impl Attacked {

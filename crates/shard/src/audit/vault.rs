@@ -89,7 +89,7 @@ impl Audited {
                 let sampled = blind::Sampled { vectors: &vectors, kept: &kept, texts };
                 let subject =
                     blind::subject(vault, collection, sampled, queries.as_ref(), options)?;
-                let subject = Attacked::Blind(subject);
+                let subject = Attacked::Blind(Box::new(subject));
                 return Ok(Self { subject, name, documents, ids, whole: None, notes });
             }
         };
