@@ -26,6 +26,9 @@ use crate::tools::statistics::{
 /// Suspects that are members, and as many that are not.
 const SUSPECTS: usize = 1_000;
 
+/// Members whose rows are compared number by number.
+const MOST_ROWS: usize = 10_000;
+
 /// The false alarms at which members are counted.
 const FALSE_ALARMS: f64 = 0.01;
 
@@ -255,17 +258,21 @@ fn views(
         members: native.select(&members[..suspects]),
         outsiders: native.select(&outsiders[..suspects]),
     };
-    let member_rows: Vec<usize> =
-        members.iter().map(|&member| rows[member].expect("members are stored")).collect();
+    // Lengths are of all members; whole rows, which are compared with each other, of some.
+    let (some, others) = members.split_at(MOST_ROWS.min(members.len()));
+    let row = |&member: &usize| rows[member].expect("members are stored");
+    let member_rows: Vec<usize> = some.iter().map(row).collect();
     let residuals = subject.residuals();
     let mut stored = release.rows.select(&member_rows);
+    let length = |row: usize| release.rows.row(row).iter().map(|x| x * x).sum::<f64>().sqrt();
+    let other_lengths = others.iter().map(|member| length(row(member)));
+    let other_lengths: Vec<f64> = other_lengths.chain(subject.other_lengths.clone()).collect();
     // The attacker has norms of stored rows and of suspects, and not which belong together.
     let suspected: Vec<usize> =
         members[..suspects].iter().chain(&outsiders[..suspects]).copied().collect();
     let scale = scale_of_norms(&stored.norms(), &residuals.select(&suspected).norms());
     stored.values_mut().iter_mut().for_each(|x| *x /= scale);
-    // Members that are not under attack have lengths as well.
-    let others = subject.other_lengths.iter().map(|length| length / scale);
+    let others = other_lengths.into_iter().map(|length| length / scale);
     let norms = Matrix::new(1, stored.norms().into_iter().chain(others).collect());
     let raw = &subject.vectors;
     let mut views = vec![view("norm", true, norms, &Matrix::new(1, residuals.norms()))];
@@ -276,12 +283,12 @@ fn views(
         let prefixes = subject.prefixes();
         let stored = match &release.prefixes {
             Some(stored) => stored.select(&member_rows),
-            None => prefixes.select(members),
+            None => prefixes.select(some),
         };
         views.push(view("prefix", release.prefixes.is_some(), stored, &prefixes));
     }
-    views.push(view("aligned", false, residuals.select(members), &residuals));
-    views.push(view("raw", false, raw.select(members), raw));
+    views.push(view("aligned", false, residuals.select(some), &residuals));
+    views.push(view("raw", false, raw.select(some), raw));
     views
 }
 
