@@ -9,6 +9,7 @@ use shard_audit::tools::statistics::{below, generator, sample};
 use shard_geometry::{Pca, VectorSet};
 
 use super::{AuditOptions, Audited, Channel, Report};
+use crate::{CellCount, Documents, FitOptions, Settings, Unlock, Vault};
 
 const ROWS: usize = 1_200;
 const WIDTH: usize = 32;
@@ -187,4 +188,33 @@ fn labels_say_which_rows_share_a_key() {
     let refused = Audited::from_vectors("short", &vectors, &set(&release), None, &options);
     let message = refused.err().expect("one label is missing").to_string();
     assert!(message.contains("1200 lines") && message.contains("1199"), "{message}");
+}
+
+/// Axes fitted to a sample of 600 would be far off those of 2,400 documents, and its pairs would name
+/// fewer rows.
+#[test]
+fn an_audit_of_a_sample_says_what_an_audit_of_everything_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut vectors = Matrix::normal(2_400, WIDTH, &mut generator(2, 0));
+    for row in 0..vectors.rows() {
+        for (at, x) in vectors.row_mut(row).iter_mut().enumerate() {
+            *x *= 0.97_f64.powi(at as i32);
+        }
+    }
+    let vectors = set(&vectors);
+    let rows = (0..vectors.rows()).map(|row| (format!("d{row}"), vectors.row(row)));
+    let (unlock, settings) = (Unlock::passphrase("planted"), Settings::new(CellCount::Cells(8)));
+    let mut vault = Vault::create(directory.path().join("vault"), &unlock, &settings).unwrap();
+    vault.ingest(&Documents::new(rows).unwrap(), FitOptions::default()).unwrap();
+    let recall = |sample: usize| {
+        let options = AuditOptions { sample, ..AuditOptions::default() };
+        let audited = Audited::from_vault(&vault, &options).unwrap();
+        let report = audited.attack(&[find("partial-alignment").unwrap()], None).unwrap();
+        let setting = "subject=release,axes=reference,disclosure=targeted,attack=gram,pairs=4";
+        let findings = &report.sections[0].findings;
+        let found = findings.iter().find(|f| f.metric == "recall_at_1" && f.setting == setting);
+        found.and_then(|f| f.ci95).expect("the attack was made")
+    };
+    let ([low, high], [all_low, all_high]) = (recall(600), recall(usize::MAX));
+    assert!(low <= all_high && all_low <= high, "{low} {high}, {all_low} {all_high}");
 }
