@@ -2,8 +2,10 @@
 
 use serde::Serialize;
 
-use crate::blind::limit::DETECTED_FROM;
-use crate::tools::statistics::{binomial_tail, deviations, interval_of_hits, mean};
+use crate::tools::statistics::{binomial_tail, deviations, interval_of_hits, mean, tail};
+
+/// The metric of how weak a leak would have been seen.
+pub const DETECTED_FROM: &str = "detected_from";
 
 /// One figure: a metric of a channel under a setting.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -116,7 +118,7 @@ const ACCIDENT: f64 = 0.01;
 pub const FEW_PAIRS: usize = 32;
 
 /// The probability with which a figure at chance may count as above it.
-const ALARM: f64 = 0.025;
+const FALSE_ALARM: f64 = 0.025;
 
 /// The probability with which a leak at the detection limit is seen.
 const SEEN: f64 = 0.95;
@@ -139,26 +141,29 @@ impl Verdict {
     pub fn of_best(finding: &Finding, open: f64, tried: usize) -> Self {
         let chance = finding.chance.unwrap_or(0.0);
         let (above, way) = (finding.value - chance, open - chance);
+        let at_chance = by_guessing(finding, way) > FALSE_ALARM / tried.max(1) as f64;
         match above {
-            _ if above >= AS_GOOD * way => Self::Open,
-            _ if at_chance(finding, way, tried) => Self::Closed,
+            _ if above >= AS_GOOD * way && (way <= 0.0 || !at_chance) => Self::Open,
+            _ if at_chance => Self::Closed,
             _ => Self::Reduced,
         }
     }
 }
 
-/// Whether guessing does as well: of a share of hits by the binomial law, of other figures by their
-/// interval, widened from its two standard deviations to those that `tried` figures need.
-fn at_chance(finding: &Finding, way: f64, tried: usize) -> bool {
+/// The probability with which guessing does as well: of a share of hits by the binomial law, of other
+/// figures by how many deviations their interval is above chance. Without either, a figure within a
+/// hundredth of the `way` to no protection is an accident for sure, and any other is none.
+fn by_guessing(finding: &Finding, way: f64) -> f64 {
     let chance = finding.chance.unwrap_or(0.0);
-    let alarm = ALARM / tried.max(1) as f64;
+    let above = finding.value - chance;
     match (finding.trials, finding.ci95) {
-        (Some([hits, of]), _) if chance > 0.0 => binomial_tail(hits, of, chance) > alarm,
+        (Some([hits, of]), _) if chance > 0.0 => binomial_tail(hits, of, chance),
+        (_, Some(_)) if above <= 0.0 => 1.0,
         (_, Some([low, _])) => {
-            let wider = deviations(alarm) / deviations(ALARM);
-            finding.value - (finding.value - low) * wider <= chance
+            let deviation = (finding.value - low) / deviations(FALSE_ALARM);
+            tail(above / deviation)
         }
-        (_, None) => finding.value - chance <= ACCIDENT * way,
+        (_, None) => f64::from(u8::from(above <= ACCIDENT * way)),
     }
 }
 
@@ -170,7 +175,7 @@ fn at_chance(finding: &Finding, way: f64, tried: usize) -> bool {
 /// Of other figures: as many standard deviations above chance as the two probabilities take.
 fn detection_limit(finding: &Finding, tried: usize) -> Option<f64> {
     let chance = finding.chance.unwrap_or(0.0);
-    let alarm = ALARM / tried.max(1) as f64;
+    let alarm = FALSE_ALARM / tried.max(1) as f64;
     if let Some([_, of]) = finding.trials.filter(|_| chance > 0.0) {
         let hits = (0..=of).find(|&hits| binomial_tail(hits, of, chance) <= alarm)?;
         let (mut low, mut high) = (chance, 1.0);
@@ -182,7 +187,7 @@ fn detection_limit(finding: &Finding, tried: usize) -> Option<f64> {
         return Some(high);
     }
     let [low, high] = finding.ci95?;
-    let deviation = (high - low) / (2.0 * deviations(ALARM));
+    let deviation = (high - low) / (2.0 * deviations(FALSE_ALARM));
     Some(chance + deviation * (deviations(alarm) + deviations(1.0 - SEEN)))
 }
 
@@ -221,24 +226,33 @@ impl Section {
 
     /// Rests the verdict on the findings that `counts` picks, which unprotected vectors would have
     /// at `open`. The headline is the one that is open with the fewest known pairs, no more than
-    /// [`FEW_PAIRS`]; else the one farthest above chance, which is then reduced at most. Of equals
-    /// it is the first. Chance is that of the best of all that were picked, and a verdict of closed
-    /// comes with the detection limit.
+    /// [`FEW_PAIRS`]; else, of those that guessing does not explain, the one farthest above chance, which
+    /// is then reduced at most; else the one that guessing explains least. Chance is that of the best of
+    /// all that were picked, and a verdict of closed comes with the detection limit.
     pub fn rest_on(&mut self, open: f64, counts: impl Fn(&Finding) -> bool) {
         let judged = || self.findings.iter().enumerate().filter(|(_, finding)| counts(finding));
         let tried = judged().count();
-        let cheapest = judged()
-            .filter(|(_, f)| f.pairs() <= FEW_PAIRS && Verdict::of(f, open) == Verdict::Open)
-            .min_by(|(_, a), (_, b)| a.pairs().cmp(&b.pairs()).then(b.value.total_cmp(&a.value)));
+        let verdict = |finding: &Finding| Verdict::of_best(finding, open, tried);
+        let few = |finding: &Finding| finding.pairs() <= FEW_PAIRS;
         let above = |finding: &Finding| finding.value - finding.chance.unwrap_or(0.0);
-        let farthest = judged().rev().max_by(|a, b| above(a.1).total_cmp(&above(b.1)));
-        if let Some((at, _)) = cheapest {
-            (self.verdict, self.headline) = (Some(Verdict::Open), Some(at));
-        } else if let Some((at, finding)) = farthest {
-            let verdict = match Verdict::of_best(finding, open, tried) {
-                Verdict::Open => Verdict::Reduced,
-                other => other,
-            };
+        let guessed =
+            |finding: &Finding| by_guessing(finding, open - finding.chance.unwrap_or(0.0));
+        let cheapest = judged()
+            .filter(|(_, f)| few(f) && verdict(f) == Verdict::Open)
+            .min_by(|(_, a), (_, b)| a.pairs().cmp(&b.pairs()).then(b.value.total_cmp(&a.value)));
+        let farthest = judged()
+            .rev()
+            .filter(|(_, f)| verdict(f) != Verdict::Closed)
+            .max_by(|(_, a), (_, b)| above(a).total_cmp(&above(b)));
+        let surest = judged().min_by(|(_, a), (_, b)| {
+            guessed(a).total_cmp(&guessed(b)).then(above(b).total_cmp(&above(a)))
+        });
+        let found = [
+            cheapest.map(|(at, _)| (at, Verdict::Open)),
+            farthest.map(|(at, _)| (at, Verdict::Reduced)),
+            surest.map(|(at, _)| (at, Verdict::Closed)),
+        ];
+        if let Some((at, verdict)) = found.into_iter().flatten().next() {
             (self.verdict, self.headline) = (Some(verdict), Some(at));
             self.add_detection_limit(tried);
         }
@@ -296,7 +310,8 @@ mod tests {
     #[test]
     fn nine_tenths_of_the_way_are_open_and_only_chance_is_closed() {
         let verdict = |value, interval| Verdict::of(&finding(0, value, interval), 1.0);
-        assert_eq!(verdict(0.951, Some([0.5, 1.0])), Verdict::Open);
+        assert_eq!(verdict(0.951, Some([0.6, 1.0])), Verdict::Open);
+        assert_eq!(verdict(0.951, Some([0.4, 1.0])), Verdict::Closed, "as good by guessing");
         assert_eq!(verdict(0.94, Some([0.9, 1.0])), Verdict::Reduced);
         // A twentieth above chance for sure is not closed; twice as much by accident is.
         assert_eq!(verdict(0.525, Some([0.51, 0.54])), Verdict::Reduced);

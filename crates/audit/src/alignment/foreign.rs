@@ -158,7 +158,7 @@ pub(super) fn partial(
         }
         for (attack, mut budgets) in attacks {
             // The largest budget stands for all pairs there are, where there are fewer.
-            let most = view.known.most_in_a_cell.saturating_sub(TARGETS.min(rows / 3));
+            let most = view.known.most_in_a_cell.saturating_sub(1);
             budgets.iter_mut().for_each(|budget| *budget = (*budget).min(most));
             budgets.retain(|&budget| budget > 0);
             budgets.dedup();

@@ -11,7 +11,7 @@
 //! and norms are compared with no pair at all.
 //!
 //! The table grants the observer the owner's principal axes, as the paper does. The channel plays
-//! every attacker of the module `axes`, and its verdict is about one who fits axes to a reference.
+//! every attacker of the module `axes`.
 
 use anyhow::{Context, Result};
 use shard_geometry::Pca;

@@ -8,7 +8,7 @@
 //! prefixes, they are looked up as they are, with no pair at all.
 //!
 //! The table grants the attacker the owner's principal axes; the channel also plays attackers who
-//! have to fit axes of their own, and rests its verdict on those of the reference.
+//! have to fit axes of their own.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -59,12 +59,15 @@ pub fn look_up(
         let block: Vec<Lookup> = (0..scores.rows())
             .into_par_iter()
             .map(|at| {
-                let row = || scores.row(at).iter().enumerate().map(|(row, &s)| (row as u32, s));
+                // From the last row to the first: a tie goes to a decoy, so that it is no success.
+                let last = (scores.width() - 1) as u32;
+                let scores = scores.row(at).iter().enumerate();
+                let row = || scores.clone().map(|(row, &score)| (last - row as u32, score));
                 let nearest = top_k(row(), 10);
                 let decoys = top_k(row().skip(targets), 1);
                 Lookup {
-                    overlapping: nearest.iter().map(|hit| hit.row).collect(),
-                    disjoint: decoys.first().map(|hit| hit.row),
+                    overlapping: nearest.iter().map(|hit| last - hit.row).collect(),
+                    disjoint: decoys.first().map(|hit| last - hit.row),
                 }
             })
             .collect();
@@ -142,8 +145,7 @@ fn judge(
 
 impl Judged {
     /// Metrics, their values, and the level of chance of each where it is known.
-    fn scores(&self, candidates: usize) -> Vec<(&'static str, &Vec<f64>, Option<f64>)> {
-        let chance = 1.0 / candidates.max(1) as f64;
+    fn scores(&self, chance: f64) -> Vec<(&'static str, &Vec<f64>, Option<f64>)> {
         let mut scores = vec![
             ("recall_at_1", &self.first, Some(chance)),
             ("recall_at_10", &self.tenth, Some((10.0 * chance).min(1.0))),
@@ -274,7 +276,7 @@ fn play(
         // Targets that could not be looked up are misses.
         let missed = draw.targets.len() - found.numbers.len();
         let setting = format!("{setting},reference={}", names.len());
-        for (metric, values, chance) in judged.scores(names.len()) {
+        for (metric, values, chance) in judged.scores(mean(&found.chances)) {
             let values: Vec<f64> =
                 values.iter().copied().chain(std::iter::repeat_n(0.0, missed)).collect();
             let finding = measured(CHANNEL, &setting, metric, &values, subject.seed);
@@ -296,6 +298,8 @@ struct Found {
     numbers: Vec<usize>,
     /// Pairs in the cell of every target of the draw.
     pairs: Vec<f64>,
+    /// One in the candidates for each.
+    chances: Vec<f64>,
 }
 
 /// Looks targets up cell by cell, with the first disclosed pairs of each. In a cell without one the
@@ -322,9 +326,13 @@ fn in_cells(
     }
     let all: Vec<usize> = of_cell.values().flat_map(|(_, shown)| shown).copied().collect();
     let scale = scale_by_pairs(&known.rows, &known.residuals, &all);
-    let mut found = Found { lookups: Vec::new(), numbers: Vec::new(), pairs: Vec::new() };
+    let mut found =
+        Found { lookups: Vec::new(), numbers: Vec::new(), pairs: Vec::new(), chances: Vec::new() };
     for (own, shown) in of_cell.into_values() {
+        let in_reference = |row: &&usize| draw.gallery.contains(row);
+        let candidates = draw.gallery.len() - shown.iter().filter(in_reference).count();
         found.pairs.extend(own.iter().map(|_| shown.len() as f64));
+        found.chances.extend(own.iter().map(|_| 1.0 / candidates as f64));
         if published && shown.is_empty() {
             continue;
         }
@@ -388,7 +396,7 @@ pub fn prefix_channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Sect
         look_up(&prefixes.select(&stored), &reference, draw.targets.len(), Metric::Cosine);
     let own: Vec<usize> = (0..draw.targets.len()).collect();
     let judged = judge(&lookups, &own, &names, subject.texts.as_deref());
-    for (metric, values, chance) in judged.scores(names.len()) {
+    for (metric, values, chance) in judged.scores(1.0 / names.len().max(1) as f64) {
         let setting = format!("prefix=public,pairs=0,reference={}", names.len());
         let finding = measured(CHANNEL, &setting, metric, values, subject.seed);
         let finding = finding.on(subject.seed, known.len());

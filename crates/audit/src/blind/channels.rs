@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::attacks::{self, OnRows};
 use super::limit::{Try, detected_from, judge, planted};
 use super::{BlindSubject, Stream};
-use crate::finding::{Finding, Section, Verdict};
+use crate::finding::{DETECTED_FROM, Finding, Section, Verdict};
 use crate::text;
 use crate::tools::evidence::ALARM;
 use crate::tools::matrix::Matrix;
@@ -158,6 +158,8 @@ pub fn words(blind: &BlindSubject, progress: &dyn Fn(&str)) -> Result<Section> {
         Some(finding.value - WIDER * (finding.value - low) > finding.chance.unwrap_or(0.0))
     };
     let mut section = text::channel(subject, progress)?;
+    // The limit that counts is that of the rule above.
+    section.findings.retain(|finding| finding.metric != DETECTED_FROM);
     section.verdict = match found(&section) {
         None => return Ok(section),
         Some(true) => section.verdict.map(|verdict| match verdict {

@@ -8,7 +8,7 @@
 
 use anyhow::Result;
 
-use crate::finding::{Finding, Plot, Section, Series, Verdict};
+use crate::finding::{DETECTED_FROM, Finding, Plot, Section, Series, Verdict};
 use crate::subject::Subject;
 use crate::tools::evidence::{ALARM, of_area, of_hits};
 use crate::tools::matrix::Matrix;
@@ -16,9 +16,6 @@ use crate::tools::statistics::{area_interval, area_under_curve, interval_of_hits
 
 /// Levels at which leaks are planted, falling.
 pub const LEVELS: [f64; 7] = [1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01];
-
-/// The metric of detection limits.
-pub const DETECTED_FROM: &str = "detected_from";
 
 /// Lines of the plot of planted leaks.
 const MOST_LINES: usize = 4;

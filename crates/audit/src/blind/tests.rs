@@ -3,8 +3,9 @@
 use shard_geometry::{Pca, VectorSet};
 use shard_rlwe::blind::{MODULUS, QueryRank};
 
-use super::limit::{DETECTED_FROM, mixed};
+use super::limit::mixed;
 use super::*;
+use crate::finding::DETECTED_FROM;
 use crate::finding::{Section, Verdict};
 use crate::report::channels::{CHANNELS, Channel, run_blind};
 use crate::subject::{KeyFamily, coordinates};

@@ -93,6 +93,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         add_linkability(&mut section, subject, jitter, &requests, &near);
     }
     section.verdict = section.headline.map(|at| Verdict::of(&section.findings[at], 1.0));
+    section.add_detection_limit(1);
     add_directions(&mut section, subject, &queries, &requests, progress)?;
     section.notes.extend([
         "The server learns which rows are asked for, and so whether two requests are for nearly the \

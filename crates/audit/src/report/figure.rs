@@ -7,8 +7,7 @@ pub(super) use words::unknown_parts;
 pub use words::{line, name, prose, setting, subject};
 
 use super::channels::{Scope, scope};
-use crate::blind::limit::DETECTED_FROM;
-use crate::finding::{Finding, Section, Verdict};
+use crate::finding::{DETECTED_FROM, Finding, Section, Verdict};
 use crate::tools::evidence::ALARM;
 
 /// A number with as many digits as its precision warrants.

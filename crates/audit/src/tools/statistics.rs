@@ -103,10 +103,11 @@ pub fn interval_of_hits(hits: &[f64]) -> [f64; 2] {
 /// The probability of at least `hits` in `of` independent trials that each succeed with probability `p`,
 ///
 /// ```text
-/// sum_{k = hits}^{n} C(n, k) p^k (1 - p)^(n - k) ,
+/// sum_{k = hits}^{n} C(n, k) p^k (1 - p)^(n - k) .
 /// ```
 ///
-/// the first term by logarithms, each further one by `(n - k) / (k + 1) p / (1 - p)`.
+/// Above the mean terms are summed upwards from the first, below it those of fewer hits downwards and
+/// taken from one: the largest of a sum comes first, by logarithms, and the others follow by their ratio.
 pub fn binomial_tail(hits: usize, of: usize, p: f64) -> f64 {
     if hits == 0 || p >= 1.0 {
         return 1.0;
@@ -114,18 +115,39 @@ pub fn binomial_tail(hits: usize, of: usize, p: f64) -> f64 {
     if hits > of || p <= 0.0 {
         return 0.0;
     }
-    let choose: f64 = (0..hits).map(|k| ((of - k) as f64).ln() - ((hits - k) as f64).ln()).sum();
-    let mut term = (choose + hits as f64 * p.ln() + (of - hits) as f64 * (-p).ln_1p()).exp();
-    let mut sum = 0.0;
-    for k in hits..=of {
-        sum += term;
-        // Terms fall from the mean on, and below it none is left out.
-        if k as f64 > of as f64 * p && term < 1e-18 * sum {
-            break;
+    let odds = p / (1.0 - p);
+    let largest = |hits: usize| {
+        let choose = (0..hits).map(|k| ((of - k) as f64).ln() - ((hits - k) as f64).ln());
+        let log = hits as f64 * p.ln() + (of - hits) as f64 * (-p).ln_1p();
+        (choose.sum::<f64>() + log).exp()
+    };
+    let sum = |first: f64, ratios: &mut dyn Iterator<Item = f64>| {
+        let (mut term, mut sum) = (first, first);
+        for ratio in ratios {
+            term *= ratio;
+            sum += term;
+            if term < 1e-18 * sum {
+                break;
+            }
         }
-        term *= (of - k) as f64 / (k + 1) as f64 * p / (1.0 - p);
+        sum
+    };
+    if hits as f64 > of as f64 * p {
+        let ratio = |k: usize| (of - k) as f64 / (k + 1) as f64 * odds;
+        sum(largest(hits), &mut (hits..of).map(ratio)).min(1.0)
+    } else {
+        let ratio = |k: usize| k as f64 / (of - k + 1) as f64 / odds;
+        1.0 - sum(largest(hits - 1), &mut (1..hits).rev().map(ratio)).min(1.0)
     }
-    sum.min(1.0)
+}
+
+/// The probability that a normal variable exceeds its mean by so many standard deviations or more.
+pub fn tail(deviations: f64) -> f64 {
+    if deviations < 0.0 {
+        1.0 - tail(-deviations)
+    } else {
+        mills_ratio(deviations) * density(deviations)
+    }
 }
 
 /// The number of standard deviations that a normal variable exceeds with probability `tail`, which is
@@ -134,8 +156,7 @@ pub fn deviations(tail: f64) -> f64 {
     let (mut low, mut high) = (0.0, 38.0);
     for _ in 0..80 {
         let middle = (low + high) / 2.0;
-        let exceeded = mills_ratio(middle) * density(middle);
-        *(if exceeded > tail { &mut low } else { &mut high }) = middle;
+        *(if self::tail(middle) > tail { &mut low } else { &mut high }) = middle;
     }
     low
 }
@@ -249,6 +270,9 @@ mod tests {
         }
         assert_eq!((binomial_tail(3, 2, 0.5), binomial_tail(1, 2, 0.0)), (0.0, 0.0));
         assert!((binomial_tail(5_000, 10_000, 0.5) - 0.504).abs() < 1e-3);
+        // Far below the mean no term is left of the first ones, and none is needed.
+        assert_eq!((binomial_tail(6, 10_000, 0.5), binomial_tail(1, 5_000, 0.9)), (1.0, 1.0));
+        assert!(binomial_tail(9_000, 10_000, 0.5) < 1e-300);
     }
 
     #[test]

@@ -20,6 +20,9 @@ use super::{
 use crate::input::{InputProblem, Text};
 use crate::{Error, Opened, Vault};
 
+/// The fewest documents that attackers fit axes to.
+const FEWEST_FOR_AXES: usize = 60;
+
 /// Queries whose requests are recorded.
 const MOST_QUERIES: usize = 500;
 
@@ -94,7 +97,10 @@ impl Audited {
             }
         };
         let (model, index) = (collection.model(), collection.index());
-        let axes = FittedAxes::fit(all.vectors(), &kept, options.seed).map_err(Error::audit)?;
+        // Of fewer documents no attack is made that needs axes.
+        let axes = (documents >= FEWEST_FOR_AXES)
+            .then(|| FittedAxes::fit(all.vectors(), &kept, options.seed).map_err(Error::audit))
+            .transpose()?;
         let batch = vault.published_rows()?;
         let requests = match &queries {
             Some(queries) => recorded::requests(collection, &batch, queries, options.watch)?,
@@ -119,7 +125,7 @@ impl Audited {
                 coordinates: coordinates(model.pca(), &vectors),
                 vectors: Matrix::from_vectors(&vectors),
                 given: None,
-                axes: Some(axes),
+                axes,
                 other_lengths: server.other_lengths,
                 prefix_width: model.split().prefix(),
                 cells: renumbered(kept.iter().map(|&row| cells[row])),

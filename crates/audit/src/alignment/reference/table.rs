@@ -174,12 +174,12 @@ impl Table<'_> {
         setting: &str,
         paper: Option<[f64; 4]>,
     ) -> (f64, f64, Option<[f64; 2]>) {
-        let candidates = self.games[0].gallery.len();
+        let guess = 1.0 / self.games[0].gallery.len() as f64;
         let mut point = (0.0, 0.0, None);
-        for at in 0..judged[0].scores(candidates).len() {
-            let (metric, _, chance) = judged[0].scores(candidates)[at];
+        for at in 0..judged[0].scores(guess).len() {
+            let (metric, _, chance) = judged[0].scores(guess)[at];
             let by_seed: Vec<Vec<f64>> =
-                judged.iter().map(|judged| judged.scores(candidates)[at].1.clone()).collect();
+                judged.iter().map(|judged| judged.scores(guess)[at].1.clone()).collect();
             let (value, range) = (mean(&by_seed.concat()), hierarchical_interval(&by_seed, 500, 0));
             let paper = paper.map(|row| row[at]).filter(|figure| figure.is_finite());
             let finding = Finding::new(TABLE, setting, metric, value).ci95(range).paper(paper);
