@@ -194,7 +194,9 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         let start = Instant::now();
         let error_bound = layout.error_bound() + collection.prefix_rounding(rotated);
         let precision = grid(error_bound);
-        let hits = collection.rank(rotated, &scores, layout.with_prefix(), precision, options.top);
+        // More documents may have been scored than were asked for, where the list was doubled.
+        let top = options.top.min(options.candidates.unwrap_or(usize::MAX));
+        let hits = collection.rank(rotated, &scores, layout.with_prefix(), precision, top);
         cost.timings.open += start.elapsed();
         let (precision, error_bound) = (precision * rotated.scale, error_bound * rotated.scale);
         Ok(Answer { hits, precision, error_bound, cost })
