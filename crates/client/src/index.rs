@@ -6,15 +6,19 @@ mod tests;
 use shard_geometry::CellLists;
 use shard_protocol::RowHandle;
 
-use crate::collection::RoutingRows;
+use crate::collection::{Canaries, RoutingRows};
 use crate::payload::PayloadError;
 
-/// Ids, routing prefixes, cells and handles by row, in the order of ingestion.
+/// Ids, routing prefixes, cells and handles by row, in the order of ingestion. Rows of canaries
+/// come after those of documents, and are routed with them.
 pub struct Index {
+    /// Documents, then canaries.
     rows: RoutingRows,
+    documents: usize,
     /// Members of each cell; none when every row has a key of its own.
     lists: Option<CellLists>,
-    canaries: Vec<Canary>,
+    /// The vectors of canaries, row by row.
+    canary_vectors: Vec<f32>,
     /// The attempt at which the names of new ids begin. It only grows within an epoch, past every
     /// attempt of a row that was deleted, so a deleted id that comes back gets another name than
     /// any it had, and with a key of its own another key: two vectors under one key would show
@@ -35,24 +39,14 @@ pub(crate) struct ChunkSpan {
     pub(crate) rows: u32,
 }
 
-/// A row that is no document: its score is known beforehand, so an answer can be checked by it.
-/// The server cannot tell it from other rows.
-pub(crate) struct Canary {
-    pub(crate) handle: RowHandle,
-    /// The cell whose key rotated it; `None` when it has a key of its own.
-    pub(crate) cell: Option<u32>,
-    /// The row as the server holds it.
-    pub(crate) coordinates: Vec<i32>,
-}
-
 impl Index {
     /// Rows in these chunks, each with its number of rows, of a model with this number of cells;
     /// `None` for a key per row.
     pub(crate) fn new(
-        rows: RoutingRows,
+        mut rows: RoutingRows,
         numbered: &[(u32, usize)],
         cells: Option<usize>,
-        canaries: Vec<Canary>,
+        canaries: Canaries,
         first_attempt: u32,
     ) -> Result<Self, PayloadError> {
         let mut chunks = Vec::with_capacity(numbered.len());
@@ -64,9 +58,8 @@ impl Index {
                 .checked_add(rows)
                 .ok_or_else(|| PayloadError::Invalid("more rows than there can be".into()))?;
         }
-        if canaries.iter().any(|canary| canary.cell.is_some() != cells.is_some()) {
-            return Err(PayloadError::Invalid("its parts do not go together".into()));
-        }
+        let documents = rows.rows();
+        rows.append(canaries.rows);
         let lists = match cells {
             Some(count) => Some(
                 CellLists::new(count, &rows.cells)
@@ -74,12 +67,23 @@ impl Index {
             ),
             None => None,
         };
-        Ok(Self { rows, lists, canaries, first_attempt, chunks })
+        let canary_vectors = canaries.vectors;
+        Ok(Self { rows, documents, lists, canary_vectors, first_attempt, chunks })
     }
 
-    /// Number of rows.
+    /// Number of documents, whose rows are the first.
     pub fn rows(&self) -> usize {
-        self.rows.rows()
+        self.documents
+    }
+
+    /// Number of canaries, whose rows are the others.
+    pub fn canaries(&self) -> usize {
+        self.rows.rows() - self.documents
+    }
+
+    /// Whether a row is a canary.
+    pub fn is_canary(&self, row: u32) -> bool {
+        row as usize >= self.documents
     }
 
     /// The owner's id of a row.
@@ -89,7 +93,7 @@ impl Index {
 
     /// All ids by row.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.rows.ids.iter()
+        self.rows.ids.iter().take(self.documents)
     }
 
     /// The server's name for a row.
@@ -97,7 +101,7 @@ impl Index {
         self.rows.handles[row as usize]
     }
 
-    /// The names of all rows.
+    /// The names of all rows, canaries included.
     pub(crate) fn handles(&self) -> &[RowHandle] {
         &self.rows.handles
     }
@@ -107,7 +111,7 @@ impl Index {
         self.rows.cells.get(row as usize).copied()
     }
 
-    /// The cells of all rows, unless each has a key of its own.
+    /// The cells of all rows, canaries included, unless each has a key of its own.
     pub(crate) fn cells(&self) -> Option<&[u32]> {
         self.lists.as_ref().map(|_| &self.rows.cells[..])
     }
@@ -118,24 +122,31 @@ impl Index {
         &self.rows.prefixes[row as usize * width..][..width]
     }
 
-    /// All prefixes, row by row.
+    /// All prefixes, canaries included, row by row.
     pub(crate) fn prefixes(&self) -> &[f32] {
         &self.rows.prefixes
     }
 
-    /// Norms of all residuals, rounded up.
+    /// Norms of all residuals, canaries included, rounded up.
     pub(crate) fn residual_norms(&self) -> &[f32] {
         &self.rows.residual_norms
     }
 
-    /// Members by cell, unless every row has a key of its own.
+    /// Prefixes and norms of residuals of the documents alone.
+    pub(crate) fn of_documents(&self) -> (&[f32], &[f32]) {
+        let prefixes = self.documents * self.rows.prefix_width;
+        (&self.rows.prefixes[..prefixes], &self.rows.residual_norms[..self.documents])
+    }
+
+    /// Members by cell, canaries included, unless every row has a key of its own.
     pub(crate) fn lists(&self) -> Option<&CellLists> {
         self.lists.as_ref()
     }
 
     /// Documents of each cell, unless every row has a key of its own.
     pub(crate) fn members(&self) -> Option<Vec<usize>> {
-        Some(self.lists.as_ref()?.iter().map(<[u32]>::len).collect())
+        let documents = |rows: &[u32]| rows.iter().filter(|&&row| !self.is_canary(row)).count();
+        Some(self.lists.as_ref()?.iter().map(documents).collect())
     }
 
     /// Bound on the norm of the error of a row's prefix: it is kept in fixed point.
@@ -153,9 +164,25 @@ impl Index {
         self.rows.late[row as usize]
     }
 
-    /// Rows that are no documents.
-    pub(crate) fn canaries(&self) -> &[Canary] {
-        &self.canaries
+    /// The vectors of canaries, row by row.
+    pub(crate) fn canary_vectors(&self) -> &[f32] {
+        &self.canary_vectors
+    }
+
+    /// The canaries, to be changed.
+    pub(crate) fn canaries_apart(&self) -> Canaries {
+        let rows = self.rows.range(self.documents..self.rows.rows());
+        Canaries { rows, vectors: self.canary_vectors.clone() }
+    }
+
+    /// The vector of a canary.
+    pub(crate) fn canary_vector(&self, row: u32, width: usize) -> &[f32] {
+        &self.canary_vectors[(row as usize - self.documents) * width..][..width]
+    }
+
+    /// The words that the vault knows canaries by.
+    pub(crate) fn canary_words(&self) -> impl Iterator<Item = &str> {
+        self.rows.ids.iter().skip(self.documents)
     }
 
     /// The attempt at which the names of new ids begin.
@@ -163,9 +190,10 @@ impl Index {
         self.first_attempt
     }
 
-    /// What is kept of all rows.
-    pub(crate) fn into_rows(self) -> RoutingRows {
-        self.rows
+    /// What is kept of the documents, and the canaries.
+    pub(crate) fn into_parts(self) -> (RoutingRows, Canaries) {
+        let documents = self.rows.range(0..self.documents);
+        (documents, self.canaries_apart())
     }
 
     /// The chunks that the rows are stored in.

@@ -201,15 +201,14 @@ impl KeySchedule {
         RowHandle(self.word("row handle", &subject))
     }
 
-    /// The server's name for canary number `number`.
-    pub(crate) fn canary_handle(&self, number: u32, attempt: u32) -> RowHandle {
-        let subject = [attempt.to_le_bytes(), number.to_le_bytes()].concat();
-        RowHandle(self.word("canary handle", &subject))
+    /// The server's name for a canary that the vault knows by a word.
+    pub(crate) fn canary_handle(&self, word: &str) -> RowHandle {
+        RowHandle(self.word("canary handle", word.as_bytes()))
     }
 
-    /// The words that canary number `number` is drawn from.
-    pub(crate) fn canary_words(&self, number: u32) -> ChaCha20Rng {
-        ChaCha20Rng::from_seed(*self.expand("canary", &number.to_le_bytes()))
+    /// Where the number of canaries lies in its range: from 0 to below 1.
+    pub(crate) fn canary_spread(&self) -> f64 {
+        (self.word("canary spread", &[]) >> 11) as f64 * 2_f64.powi(-53)
     }
 
     /// The server's name for a cell. A row with a key of its own is a cell of its own.

@@ -65,11 +65,6 @@ impl Writer {
         values.iter().for_each(|v| self.bytes.extend_from_slice(&v.to_le_bytes()));
     }
 
-    pub(crate) fn i32s(&mut self, values: &[i32]) {
-        self.u64(values.len() as u64);
-        values.iter().for_each(|v| self.bytes.extend_from_slice(&v.to_le_bytes()));
-    }
-
     pub(crate) fn u64s(&mut self, values: impl ExactSizeIterator<Item = u64>) {
         self.u64(values.len() as u64);
         values.for_each(|v| self.u64(v));
@@ -138,10 +133,6 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn u32s(&mut self) -> Result<Vec<u32>, PayloadError> {
         Ok(self.fields()?.map(u32::from_le_bytes).collect())
-    }
-
-    pub(crate) fn i32s(&mut self) -> Result<Vec<i32>, PayloadError> {
-        Ok(self.fields()?.map(i32::from_le_bytes).collect())
     }
 
     pub(crate) fn u64s(&mut self) -> Result<Vec<u64>, PayloadError> {

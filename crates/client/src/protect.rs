@@ -137,8 +137,7 @@ pub(crate) fn assign_handles(
             .map(|(id, before)| assign_handle(keys, id, *before, first_attempt, &mut in_use))
             .collect();
         let wanted: HashSet<RowHandle> = assigned.iter().copied().collect();
-        let canaries = index.canaries().iter().map(|canary| canary.handle);
-        let there = index.handles().iter().copied().chain(canaries);
+        let there = index.handles().iter().copied();
         let clashes: Vec<RowHandle> = there.filter(|handle| wanted.contains(handle)).collect();
         if clashes.is_empty() {
             return assigned;

@@ -7,9 +7,6 @@ use shard_rlwe::blind::{Link, QueryRank, Shape, ShapeError, TILES, choose_tile};
 
 use crate::error::ClientError;
 
-/// Rows of a request that are kept free for canaries.
-const CANARY_ROOM: usize = 64;
-
 /// Documents per cell, where the number of cells follows that of the documents.
 const DOCUMENTS_PER_CELL: usize = 40;
 
@@ -68,13 +65,18 @@ impl CellCount {
         }
     }
 
-    /// The most candidates a request can name beside its canaries.
-    pub(crate) fn most_candidates(self) -> usize {
+    /// The most rows a request can name.
+    pub(crate) fn most_rows(self) -> usize {
         let limits = Limits::default();
         match self {
-            Self::Auto | Self::Cells(_) => limits.candidates - CANARY_ROOM,
-            Self::Micro => limits.cells - CANARY_ROOM,
+            Self::Auto | Self::Cells(_) => limits.candidates,
+            Self::Micro => limits.cells,
         }
+    }
+
+    /// The most candidates a request can name: a quarter is kept free for canaries.
+    pub(crate) fn most_candidates(self) -> usize {
+        self.most_rows() / 4 * 3
     }
 }
 

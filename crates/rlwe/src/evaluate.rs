@@ -116,17 +116,46 @@ impl Evaluator {
             return Err(EvaluateError::OperandWidth { expected, actual: odd.len() });
         }
         if self.layout.is_merged() {
-            return self.respond_merged(queries, &members);
+            return self.respond_merged(queries, &members, &|_| None);
         }
         let respond =
             |members: &[Member<'_>]| self.switch(self.product(queries, members), members.len());
         Ok(members.par_chunks(self.layout.slots()).map(respond).collect())
     }
 
+    /// As [`respond`](Self::respond) to a merged layout, by a server that lies: in place of leaf `i` it
+    /// folds `(c0, c1)`, coefficients below the modulus, where `forge(i)` gives some.
+    ///
+    /// # Panics
+    /// When the layout is not merged.
+    #[cfg(feature = "forgery")]
+    pub fn respond_forged(
+        &self,
+        queries: &PreparedQueries,
+        groups: &[Vec<&[i32]>],
+        forge: &(impl Fn(usize) -> Option<[Vec<u64>; 2]> + Sync),
+    ) -> Result<Vec<Response>, EvaluateError> {
+        assert!(self.layout.is_merged(), "leaves are folded where responses are merged");
+        let numbered = groups.iter().enumerate();
+        let members: Vec<Member<'_>> = numbered
+            .flat_map(|(query, group)| group.iter().map(move |operand| (query, *operand)))
+            .collect();
+        self.respond_merged(queries, &members, &|leaf| {
+            let [c0, c1] = forge(leaf)?.map(|values| {
+                let mut buffer = self.ring.buffer();
+                buffer.copy_from_slice(&values);
+                self.ring.forward_in_place(&mut buffer);
+                buffer
+            });
+            Some(Pair { c0, c1 })
+        })
+    }
+
     fn respond_merged(
         &self,
         queries: &PreparedQueries,
         members: &[Member<'_>],
+        replaced: &(impl Fn(usize) -> Option<Pair> + Sync),
     ) -> Result<Vec<Response>, EvaluateError> {
         let needed = MergeSpan::of(&self.layout, members.len());
         let keys = match (&self.merge, needed) {
@@ -138,16 +167,20 @@ impl Evaluator {
             (_, None) => None,
             _ => return Err(EvaluateError::MergeKeys),
         };
-        let response = |members: &[Member<'_>]| {
+        let in_response = self.layout.capacity() / self.layout.slots();
+        let response = |(at, members): (usize, &[Member<'_>])| {
             let leaves: Vec<&[Member<'_>]> = members.chunks(self.layout.slots()).collect();
-            let leaf = |index: usize| self.product(queries, leaves[index]);
+            let leaf = |index: usize| {
+                let forged = replaced(at * in_response + index);
+                forged.unwrap_or_else(|| self.product(queries, leaves[index]))
+            };
             let folded = match keys {
                 Some(keys) => keys.fold(leaves.len(), self.layout.stride().ilog2(), &leaf),
                 None => leaf(0),
             };
             self.switch(folded, members.len())
         };
-        Ok(members.chunks(self.layout.capacity()).map(response).collect())
+        Ok(members.chunks(self.layout.capacity()).enumerate().map(response).collect())
     }
 
     /// One product: `sum over ciphertexts of (b, a) * D`, as evaluations.

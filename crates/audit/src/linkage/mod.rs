@@ -6,7 +6,8 @@
 //! - [`churn`]: the same with documents added and deleted;
 //! - [`candidates`], [`active_cells`]: what a request for candidates says of the query, and a log of
 //!   them of what is asked;
-//! - [`membership`]: whether a document is stored at all.
+//! - [`membership`]: whether a document is stored at all;
+//! - [`canaries`]: which rows are no documents.
 //!
 //! [`requests`] makes the requests of sample queries, [`directions`] reads queries out of them.
 //! [`game`] makes pairs of releases and counts hits, [`format`](mod@format) rounds them, and
@@ -17,6 +18,7 @@ use shard_geometry::VectorSet;
 use crate::subject::{Corpus, Subject};
 
 pub mod active_cells;
+pub mod canaries;
 pub mod candidates;
 pub mod churn;
 pub mod directions;

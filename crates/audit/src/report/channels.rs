@@ -9,7 +9,7 @@ use crate::alignment::{partial, procrustes, reference, structured, unsupervised}
 use crate::baselines::{frontier, pq_codes, sigma_rec};
 use crate::blind::{BlindSubject, channels as blind, seen};
 use crate::finding::Section;
-use crate::linkage::{candidates, churn, membership, prefix, releases, same_key};
+use crate::linkage::{canaries, candidates, churn, membership, prefix, releases, same_key};
 use crate::subject::Subject;
 use crate::text;
 
@@ -131,6 +131,11 @@ pub const CHANNELS: &[Channel] = &[
     Channel::any("release-linkage", releases::channel, blind::releases).identifying(),
     Channel::shard("release-churn", churn::channel, OnBlind::Run(blind::churn)),
     Channel::shard("request-leakage", candidates::channel, OnBlind::Run(blind::requests)),
+    Channel::shard(
+        "canaries",
+        canaries::channel,
+        OnBlind::Never("a blind collection has no canaries: its answers are checked whole."),
+    ),
     Channel::any("membership", membership::channel, blind::membership),
     Channel::any("text-inversion", text::channel, blind::words),
     Channel::blind("ciphertext-noise", Scope::Blind, blind::noise),
@@ -158,12 +163,14 @@ pub fn measuring(leak: Leak) -> &'static [&'static str] {
             "structured-keys",
             "release-linkage",
             "release-churn",
+            "canaries",
             "membership",
             "text-inversion",
         ],
         Leak::CellMembership => &["shape", "same-key-neighbours"],
         Leak::CollectionShape => &["shape", "collection-size"],
-        Leak::ActiveCells | Leak::CandidateHandles => &["request-leakage"],
+        Leak::ActiveCells => &["request-leakage"],
+        Leak::CandidateHandles => &["request-leakage", "canaries"],
         Leak::BlockChanges => &["release-churn", "block-changes"],
         Leak::RequestShape => &["request-shape"],
         // Nothing is measured of the others: requests of one session, prefix scores in slots, sizes of

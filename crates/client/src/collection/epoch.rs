@@ -10,13 +10,13 @@ use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
 use shard_protocol::{Epoch, RowHandle};
 
+use super::canaries::{Canaries, draw_first};
 use super::chunk::RoutingRows;
 use super::journal::Journal;
 use super::rotated::record_of;
 use super::rows::stored_vectors_of;
 use super::{Collection, Names, drift_of, encode_settings, require_rotated, settings_of};
 use crate::blind;
-use crate::canary::{draw_canaries, encode_canaries};
 use crate::drift::ModelDrift;
 use crate::error::ClientError;
 use crate::keys::{KeySchedule, SaltedEpoch};
@@ -66,7 +66,7 @@ pub fn refit(
     Ok(begun)
 }
 
-/// Begins a new epoch with the same model: fresh keys, names and canaries; in a blind vault fresh keys
+/// Begins a new epoch with the same model: fresh keys and names; in a blind vault fresh keys
 /// and tags of all blocks. Query vaults exported
 /// before hold the secret of another epoch, and find nothing in this one.
 ///
@@ -145,6 +145,8 @@ pub(super) struct Layout<'a> {
     pub(super) ids: &'a [String],
     pub(super) vectors: &'a VectorSet,
     pub(super) spans: &'a [(u32, Range<usize>)],
+    /// Those that go over to the epoch; none before the first.
+    pub(super) canaries: Option<&'a Canaries>,
 }
 
 /// A collection that goes over to another epoch.
@@ -154,6 +156,7 @@ struct Held {
     epoch: Epoch,
     ids: Vec<String>,
     rows: RoutingRows,
+    canaries: Canaries,
     vectors: VectorSet,
     spans: Vec<(u32, Range<usize>)>,
 }
@@ -167,14 +170,10 @@ impl Held {
         let span = |chunk: &crate::index::ChunkSpan| {
             (chunk.number, chunk.first as usize..(chunk.first + chunk.rows) as usize)
         };
-        Ok(Self {
-            epoch: model.epoch(),
-            model: Some(model),
-            ids: index.ids().map(str::to_owned).collect(),
-            spans: index.chunks().iter().map(span).collect(),
-            rows: index.into_rows(),
-            vectors,
-        })
+        let ids = index.ids().map(str::to_owned).collect();
+        let spans = index.chunks().iter().map(span).collect();
+        let (rows, canaries) = index.into_parts();
+        Ok(Self { epoch: model.epoch(), model: Some(model), ids, rows, canaries, vectors, spans })
     }
 
     fn next_epoch(&self, rng: &mut impl CryptoRng) -> SaltedEpoch {
@@ -203,7 +202,12 @@ impl Held {
         rng: &mut impl CryptoRng,
     ) -> Result<NewEpoch, ClientError> {
         let epoch = fitted.0.epoch();
-        let layout = Layout { ids: &self.ids, vectors: &self.vectors, spans: &self.spans };
+        let layout = Layout {
+            ids: &self.ids,
+            vectors: &self.vectors,
+            spans: &self.spans,
+            canaries: Some(&self.canaries),
+        };
         let late = match drift {
             Drift::Fitted => &[][..],
             Drift::Kept(_) => &self.rows.late,
@@ -217,7 +221,8 @@ impl Held {
 }
 
 /// Begins an epoch: writes the model, canaries, and what routing needs of every row under its keys
-/// and names. `late` says which rows came after the fit; none, if it is empty.
+/// and names. `late` says which rows came after the fit; none, if it is empty. Canaries go over to
+/// a new epoch as documents do: the same vectors under other keys and names.
 pub(super) fn write_epoch(
     transaction: &mut Transaction<'_>,
     (model, placed): (Model, Placed),
@@ -232,10 +237,21 @@ pub(super) fn write_epoch(
     let mut in_use = std::collections::HashSet::with_capacity(layout.ids.len());
     let handles: Vec<RowHandle> =
         layout.ids.iter().map(|id| assign_handle(&keys, id, None, 0, &mut in_use)).collect();
-    let canaries = draw_canaries(&model, &keys, &placed.residual_norms, &mut in_use)?;
+    let mut canaries = Canaries::none(&model);
+    match layout.canaries {
+        None => {
+            let made = draw_first(&model, &keys, layout.vectors, &placed, rng)?;
+            canaries.add(&model, &keys, made, None, &mut in_use, rng)?;
+        }
+        Some(kept) => {
+            let words: Vec<String> = kept.rows.ids.iter().map(str::to_owned).collect();
+            let made = kept.vectors.clone();
+            canaries.add(&model, &keys, made, Some(&words), &mut in_use, rng)?;
+        }
+    }
     transaction.begin_epoch(epoch)?;
     transaction.put(Slot::Model, &model.encode(), rng)?;
-    transaction.put(Slot::Canaries, &encode_canaries(&canaries), rng)?;
+    transaction.put(Slot::Canaries, &canaries.encode(model.split().width()), rng)?;
     let names = Names { first_attempt: 0, rows: layout.ids.len() as u64 };
     transaction.put(Slot::Names, &names.encode(), rng)?;
     let routing = |(number, span): &(u32, Range<usize>)| {

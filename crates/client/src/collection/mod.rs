@@ -8,14 +8,17 @@
 //! | module | content |
 //! |---|---|
 //! | `chunk` | rows as they are stored |
+//! | `canaries` | rows that are no documents: how many, and how they come and go |
 //! | `change` | rows put and removed, however they are protected |
 //! | `rotated` | the same chunk by chunk, where they are rotated |
 //! | `ingest`, `delete`, `epoch` | the changes an owner makes |
 //! | `journal` | which documents a commit changed, for merging two copies |
 //! | `rows` | what the server gets of the documents; the documents' own vectors |
+//! | `originals` | the vectors that an owner's search checks scores by |
 //! | `verify` | every value opened and held against the others |
 //! | `export` | a vault for somebody who may only search |
 
+mod canaries;
 mod change;
 mod chunk;
 mod delete;
@@ -23,6 +26,7 @@ mod epoch;
 mod export;
 mod ingest;
 mod journal;
+mod originals;
 mod rotated;
 mod rows;
 #[cfg(test)]
@@ -35,7 +39,6 @@ use rand_core::CryptoRng;
 use shard_protocol::{CommitName, Epoch, Revision};
 
 use crate::blind::settings_of_head;
-use crate::canary::decode_canaries;
 use crate::drift::ModelDrift;
 use crate::error::ClientError;
 use crate::index::Index;
@@ -52,6 +55,9 @@ pub use ingest::{Documents, Ingested, ingest, synchronise};
 pub use rows::{DerivedRows, published_rows, stored_documents, stored_vectors};
 pub use verify::{Verified, verify_vault};
 
+use originals::Originals;
+
+pub(crate) use canaries::Canaries;
 pub(crate) use change::{Change, Written};
 #[cfg(test)]
 pub(crate) use chunk::RowRecord;
@@ -74,6 +80,8 @@ pub struct Collection {
     index: Index,
     keys: KeySchedule,
     position: Position,
+    /// The documents' own vectors, which owners have.
+    originals: Option<Originals>,
 }
 
 /// Which commit of which vault a collection was read from.
@@ -262,10 +270,17 @@ pub(crate) fn unusable(file: &'static str) -> impl Fn(PayloadError) -> ClientErr
 impl Collection {
     /// Reads model and index of a vault's latest commit.
     ///
+    /// In an owner's vault it goes on reading that commit, because searches check every score by
+    /// the documents' vectors. Until it is dropped, what others write stays in the vault's log and
+    /// is not moved into its file.
+    ///
     /// # Errors
     /// When nothing was ingested yet, or the vault is blind or damaged.
     pub fn open(vault: &Vault) -> Result<Self, ClientError> {
-        Self::read(vault, &vault.snapshot()?)
+        let snapshot = vault.snapshot()?;
+        let collection = Self::read(vault, &snapshot)?;
+        let is_owner = vault.access() == VaultAccess::Owner;
+        Ok(Self { originals: is_owner.then(|| Originals::new(snapshot)), ..collection })
     }
 
     /// Reads model and index of a commit.
@@ -274,14 +289,19 @@ impl Collection {
         let cells = model.cells().map(|cells| cells.count());
         let width = model.split().prefix();
         let names = Names::decode(&snapshot.read(Slot::Names)?).map_err(unusable("names"))?;
-        let canaries =
-            decode_canaries(&snapshot.read(Slot::Canaries)?).map_err(unusable("canaries"))?;
+        let canaries = Canaries::decode(
+            &snapshot.read(Slot::Canaries)?,
+            width,
+            model.split().width(),
+            cells.is_some(),
+        )
+        .map_err(unusable("canaries"))?;
         let numbers: Vec<u32> = snapshot.root().numbered(Slot::Routing).collect();
         // More rows than fit into the values are not made room for.
         let lengths = numbers.iter().map(|&n| snapshot.root().entries[&Slot::Routing(n)].length);
         let most = lengths.map(u64::from).sum::<u64>() / RoutingRows::least_bytes(width);
         let mut rows = RoutingRows::empty(width, cells.is_some());
-        rows.reserve(names.rows.min(most) as usize);
+        rows.reserve(names.rows.min(most) as usize + canaries.rows.rows());
         let mut chunks: Vec<(u32, usize)> = Vec::with_capacity(numbers.len());
         let decode = |_, bytes: &[u8]| {
             RoutingRows::decode(bytes, width, cells.is_some()).map_err(unusable("routing"))
@@ -301,7 +321,8 @@ impl Collection {
             None => KeySchedule::new(vault.master()?, model.salted_epoch()),
             Some(secret) => KeySchedule::of_epoch(EpochSecret::from_bytes(secret.expose())),
         };
-        Ok(Self { model, index, keys, position: Position::of(vault, snapshot)? })
+        let position = Position::of(vault, snapshot)?;
+        Ok(Self { model, index, keys, position, originals: None })
     }
 
     /// The model.

@@ -1,17 +1,19 @@
 //! Rows of a rotated collection put and removed, chunk by chunk: what did not change is neither read
 //! nor written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
 use shard_protocol::RowHandle;
 
+use super::canaries::{Canaries, FEWEST, share};
 use super::change::Written;
 use super::chunk::{RoutingRows, RowRecord, encode_vectors, rows_per_chunk};
 use super::epoch::SPANS_AT_ONCE;
 use super::rows::{read_vectors, stored_vectors_of, vectors_of};
 use super::{Collection, Names, drift_of, unusable};
+use crate::canary::{Company, below, happens, nearest};
 use crate::drift::ModelDrift;
 use crate::error::ClientError;
 use crate::index::ChunkSpan;
@@ -37,6 +39,15 @@ pub(crate) struct RotatedChange<'v> {
     appended: Vec<usize>,
     deleted: Vec<String>,
     first_attempt: u32,
+}
+
+/// Where a document is that a canary is made after.
+#[derive(Clone, Copy)]
+enum Source {
+    /// In a row that stays.
+    Held(u32),
+    /// Among the incoming.
+    New(usize),
 }
 
 /// What happens to a row.
@@ -220,12 +231,93 @@ impl<'v> RotatedChange<'v> {
 
     /// Writes what changed.
     pub(super) fn write(&mut self, rng: &mut impl CryptoRng) -> Result<(), ClientError> {
+        let canaries = self.turn_over(rng)?.encode(self.width());
+        self.transaction.put(Slot::Canaries, &canaries, rng)?;
         let rebuilt = self.rebuild()?;
         write_chunks(&mut self.transaction, &rebuilt, rng)?;
         let names = Names { first_attempt: self.first_attempt, rows: self.documents() as u64 };
         self.transaction.put(Slot::Names, &names.encode(), rng)?;
         self.measure()?;
         Ok(self.transaction.put(Slot::Drift, &self.drift.encode(), rng)?)
+    }
+
+    /// Canaries after the change: they come and go as documents do. They are sealed anew with every
+    /// change, so that which value was written does not say whether one of the rows is a canary.
+    fn turn_over(&self, rng: &mut impl CryptoRng) -> Result<Canaries, ClientError> {
+        let Collection { index, model, keys, .. } = &self.collection;
+        let mut canaries = index.canaries_apart();
+        let replaced = self.incoming.ids.len() - self.appended.len();
+        let gone = (self.deleted.len() + replaced) as f64 / index.rows() as f64;
+        canaries.retain(self.width(), || !happens(gone, rng));
+        let share = share(model, keys);
+        let coming = 0..self.incoming.ids.len();
+        let stays = (0..index.rows() as u32).filter(|&row| !self.is_edited(row));
+        let mut all: Vec<Source> = stays.map(Source::Held).collect();
+        let held = all.len();
+        all.extend(coming.clone().map(Source::New));
+        let mut after: BTreeMap<usize, usize> =
+            coming.filter(|_| happens(share, rng)).map(|at| (held + at, 1)).collect();
+        for _ in canaries.rows.rows() + after.len()..FEWEST {
+            *after.entry(below(all.len(), rng)).or_default() += 1;
+        }
+        let made = self.made_after(&all, &after, rng)?;
+        let mut in_use: HashSet<RowHandle> =
+            index.handles().iter().chain(&self.incoming.handles).copied().collect();
+        canaries.add(model, keys, made, None, &mut in_use, rng)?;
+        Ok(canaries)
+    }
+
+    /// Made-up documents, so many after each of some, in the company of those near to it.
+    fn made_after(
+        &self,
+        all: &[Source],
+        after: &BTreeMap<usize, usize>,
+        rng: &mut impl CryptoRng,
+    ) -> Result<Vec<f32>, ClientError> {
+        let (index, width) = (&self.collection.index, self.width());
+        let cell = |at: usize| match all[at] {
+            Source::Held(row) => index.cell(row),
+            Source::New(at) => self.incoming.placed.cells.as_ref().map(|cells| cells[at]),
+        };
+        let prefix = |at: usize| match all[at] {
+            Source::Held(row) => index.prefix(row),
+            Source::New(at) => self.incoming.placed.prefix(at),
+        };
+        // Each with its company, which it is the first of.
+        let companies: Vec<Vec<usize>> = after
+            .keys()
+            .map(|&own| {
+                let near = (0..all.len()).filter(|&at| at != own && cell(at) == cell(own));
+                let near = nearest(prefix(own), near.map(|at| (at, prefix(at))));
+                std::iter::once(own).chain(near).collect()
+            })
+            .collect();
+        let held = |&at: &usize| match all[at] {
+            Source::Held(row) => Some(row),
+            Source::New(_) => None,
+        };
+        let rows: Vec<u32> = companies.iter().flatten().filter_map(held).collect();
+        let read = self.vectors_of(&rows)?;
+        let mut read = read.chunks_exact(width);
+        let mut made = Vec::with_capacity(after.len() * width);
+        for (company, &count) in companies.iter().zip(after.values()) {
+            let mut values = Vec::with_capacity(company.len() * width);
+            for &at in company {
+                values.extend_from_slice(match all[at] {
+                    Source::Held(_) => read.next().expect("a vector for every row"),
+                    Source::New(at) => self.incoming.vector(at, width),
+                });
+            }
+            let company = Company::new(&self.collection.model, &VectorSet::new(width, values)?);
+            (0..count).for_each(|_| made.extend(company.draw(&[], rng)));
+        }
+        Ok(made)
+    }
+
+    fn is_edited(&self, row: u32) -> bool {
+        let place = self.collection.index.chunk_of(row);
+        let first = self.collection.index.chunks()[place].first;
+        self.edits.get(&place).is_some_and(|edits| edits.contains_key(&((row - first) as usize)))
     }
 
     /// Brings the record of drift up to date.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use shard_geometry::VectorSet;
 use shard_protocol::{Leak, Row, RowBatch, RowHandle, declassify};
@@ -35,10 +35,11 @@ pub(crate) fn all_rows(
     collection: &Collection,
     watch: &Watch<'_>,
 ) -> Result<RowBatch, ClientError> {
-    let vectors = stored_vectors_of(snapshot, collection)?;
     let Collection { model, index, keys, .. } = collection;
-    let mut rows = protect(model, keys, &vectors, index.handles(), index.cells(), watch)?;
-    rows.extend(index.canaries().iter().map(|canary| canary.row(keys)));
+    let mut values = stored_vectors_of(snapshot, collection)?.into_values();
+    values.extend_from_slice(index.canary_vectors());
+    let vectors = VectorSet::new(model.split().width(), values)?;
+    let rows = protect(model, keys, &vectors, index.handles(), index.cells(), watch)?;
     Ok(batch(model, rows))
 }
 
@@ -59,10 +60,8 @@ fn refuse_query_vault(vault: &Vault) -> Result<(), ClientError> {
 
 /// Rows of a vault, derived when they are asked for: a search of a few rows does not derive all.
 ///
-/// It goes on reading the commit that it was opened at. Until it is dropped, what others write stays
-/// in the vault's log and is not moved into its file.
+/// It goes on reading the commit that it was opened at, as [`Collection::open`] does.
 pub struct DerivedRows {
-    snapshot: Mutex<Snapshot>,
     collection: Arc<Collection>,
     places: OnceLock<HashMap<RowHandle, u32, BuildHasherDefault<Word>>>,
 }
@@ -92,13 +91,7 @@ impl DerivedRows {
     /// When the vault is empty or blind, or a query vault, which has no rows.
     pub fn open(vault: &Vault) -> Result<Self, ClientError> {
         refuse_query_vault(vault)?;
-        let snapshot = vault.snapshot()?;
-        let collection = Collection::read(vault, &snapshot)?;
-        Ok(Self {
-            snapshot: snapshot.into(),
-            collection: collection.into(),
-            places: OnceLock::new(),
-        })
+        Ok(Self { collection: Collection::open(vault)?.into(), places: OnceLock::new() })
     }
 
     /// The collection that they are rows of.
@@ -115,19 +108,15 @@ impl DerivedRows {
         let places = self.places.get_or_init(|| index.handles().iter().copied().zip(0..).collect());
         let wanted: Vec<u32> =
             handles.iter().filter_map(|handle| places.get(handle).copied()).collect();
-        let mut rows: Vec<Row> = Vec::new();
-        if !wanted.is_empty() {
-            let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-            let values = vectors_of(&snapshot, &self.collection, &wanted)?;
-            drop(snapshot);
-            let vectors = VectorSet::new(model.split().width(), values)?;
-            let names: Vec<RowHandle> = wanted.iter().map(|&row| index.handle(row)).collect();
-            let cells: Option<Vec<u32>> =
-                index.cells().map(|cells| wanted.iter().map(|&row| cells[row as usize]).collect());
-            rows = protect(model, keys, &vectors, &names, cells.as_deref(), UNWATCHED)?;
+        if wanted.is_empty() {
+            return Ok(batch(model, Vec::new()));
         }
-        let canaries = index.canaries().iter().filter(|canary| handles.contains(&canary.handle));
-        rows.extend(canaries.map(|canary| canary.row(keys)));
+        let values = self.collection.vectors(&wanted)?.into_iter().flatten().flatten().collect();
+        let vectors = VectorSet::new(model.split().width(), values)?;
+        let names: Vec<RowHandle> = wanted.iter().map(|&row| index.handle(row)).collect();
+        let cells: Option<Vec<u32>> =
+            index.cells().map(|cells| wanted.iter().map(|&row| cells[row as usize]).collect());
+        let rows = protect(model, keys, &vectors, &names, cells.as_deref(), UNWATCHED)?;
         Ok(batch(model, rows))
     }
 }
@@ -144,7 +133,11 @@ pub(super) fn read_vectors(
     Ok(values)
 }
 
-fn check_rows(values: &[f32], span: &ChunkSpan, width: usize) -> Result<(), ClientError> {
+pub(super) fn check_rows(
+    values: &[f32],
+    span: &ChunkSpan,
+    width: usize,
+) -> Result<(), ClientError> {
     if values.len() == span.rows as usize * width {
         return Ok(());
     }

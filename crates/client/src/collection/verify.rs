@@ -84,6 +84,9 @@ pub(crate) fn verify_commit(
     let collection = Collection::read(vault, snapshot)?;
     verified.documents = collection.index().rows();
     check_names(&collection)?;
+    let made = collection.index().canary_vectors().to_vec();
+    let made = VectorSet::new(collection.model().split().width(), made)?;
+    check_places(&collection, collection.index().rows() as u32, &made)?;
     if owner {
         let chunks: Vec<u32> = collection.index().chunks().iter().map(|c| c.number).collect();
         if !snapshot.root().numbered(Slot::Vectors).eq(chunks) {
@@ -117,15 +120,19 @@ fn check_names(collection: &Collection) -> Result<(), ClientError> {
     if !index.ids().all(|id| !id.is_empty() && ids.insert(id)) {
         return Err(contradiction("routing", "an id is there twice"));
     }
-    let canaries = index.canaries().iter().map(|canary| canary.handle);
-    let mut names = HashSet::with_capacity(index.rows());
-    if !index.handles().iter().copied().chain(canaries).all(|handle| names.insert(handle)) {
+    let mut names = HashSet::with_capacity(index.handles().len());
+    if !index.handles().iter().all(|handle| names.insert(*handle)) {
         return Err(contradiction("routing", "a name is there twice"));
     }
     let most = index.first_attempt().saturating_add(ATTEMPTS);
     for (row, id) in (0..).zip(index.ids()) {
         if attempt_of(keys, id, index.handle(row), most).is_none() {
             return Err(contradiction("routing", "a row has a name that its keys do not make"));
+        }
+    }
+    for (row, word) in (index.rows() as u32..).zip(index.canary_words()) {
+        if keys.canary_handle(word) != index.handle(row) {
+            return Err(contradiction("canaries", "one has a name that its keys do not make"));
         }
     }
     Ok(())

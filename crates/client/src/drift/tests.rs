@@ -3,6 +3,7 @@ use crate::settings::{CellCount, Choice, Settings};
 use proptest::prelude::*;
 use shard_protocol::{Epoch, RowHandle};
 
+use crate::collection::Canaries;
 use crate::collection::{RoutingRows, RowRecord};
 use crate::keys::SaltedEpoch;
 use crate::progress::UNWATCHED;
@@ -138,7 +139,8 @@ fn index(placed: &crate::model::Placed) -> Index {
         });
     }
     let count = rows.rows();
-    Index::new(rows, &[(0, count)], None, Vec::new(), 0).unwrap()
+    let canaries = Canaries { rows: rows.none(), vectors: Vec::new() };
+    Index::new(rows, &[(0, count)], None, canaries, 0).unwrap()
 }
 
 #[test]

@@ -20,11 +20,15 @@ fn rows(numbers: impl Iterator<Item = u32>, cells: Option<u32>) -> RoutingRows {
     rows
 }
 
+fn canaries(cells: Option<u32>) -> Canaries {
+    Canaries { rows: rows(9..11, cells), vectors: vec![0.5; 14] }
+}
+
 fn index(cells: Option<u32>) -> Index {
     // Numbers of chunks have gaps: the chunks between were emptied.
     let count = cells.map(|cells| cells as usize);
     let chunks = [(0, 4), (7, 1), (8, 4)];
-    Index::new(rows(0..9, cells), &chunks, count, Vec::new(), 3).unwrap()
+    Index::new(rows(0..9, cells), &chunks, count, canaries(cells), 3).unwrap()
 }
 
 #[test]
@@ -41,8 +45,15 @@ fn an_index_has_the_rows_of_its_chunks_in_order() {
             assert_eq!(index.prefix(row)[0], row as f32);
             assert_eq!(index.is_late(row), row % 2 == 1);
         }
-        assert_eq!(index.members(), cells.map(|_| vec![5, 4]));
         assert_eq!(index.cells().is_some(), cells.is_some());
+        assert_eq!(index.members(), cells.map(|_| vec![5, 4]));
+        // Canaries are routed with the documents and are none of them.
+        assert_eq!((index.canaries(), index.handles().len()), (2, 11));
+        assert!((0..11).all(|row| index.is_canary(row) == (row > 8)));
+        assert_eq!(index.residual_norms().len(), 11);
+        assert_eq!(index.of_documents().1, &index.residual_norms()[..9]);
+        let (documents, apart) = index.into_parts();
+        assert_eq!((documents, apart.rows), (rows(0..9, cells), rows(9..11, cells)));
     }
 }
 
@@ -61,12 +72,11 @@ fn every_row_is_found_in_its_chunk() {
 
 #[test]
 fn rows_and_canaries_that_do_not_go_with_the_cells_are_refused() {
-    let build =
-        |count, canaries| Index::new(rows(0..4, Some(4)), &[(0, 4)], count, canaries, 0).is_ok();
-    let canary = |cell| Canary { handle: RowHandle(1), cell, coordinates: vec![1] };
-    assert!(build(Some(4), vec![canary(Some(1))]));
-    assert!(!build(Some(3), Vec::new()), "a cell that is not there");
-    assert!(!build(Some(4), vec![canary(None)]));
-    let micro = Index::new(rows(0..4, None), &[(0, 4)], None, vec![canary(Some(1))], 0);
-    assert!(micro.is_err());
+    let build = |cells: u32, count| {
+        let made = canaries(Some(cells));
+        Index::new(rows(0..4, Some(4)), &[(0, 4)], Some(count), made, 0).is_ok()
+    };
+    assert!(build(4, 4));
+    assert!(!build(4, 3), "a document in a cell that is not there");
+    assert!(!build(11, 4), "a canary in a cell that is not there");
 }

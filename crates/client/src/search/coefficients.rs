@@ -27,29 +27,40 @@ pub(super) struct Coefficients {
     candidates: Candidates,
     /// Requests that a session opened for this one may serve.
     session_requests: u32,
+    /// Bits of the secret that the ranking may show.
+    shown: f64,
+    /// What part of a secret's bits may be shown in a session.
+    share: f64,
 }
 
 impl Coefficients {
     /// Plans a request, given the keys that the server holds already.
     pub(super) fn plan(
         model: &Model,
-        rotated: &RotatedQuery,
+        rotated: &RotatedQuery<'_>,
         candidates: Candidates,
-        keys: Option<(RingDegree, MergeSpan)>,
+        keys: Option<SessionShape>,
         objective: Objective,
         options: &SearchOptions,
+        recomputed: bool,
     ) -> Self {
         let groups: Vec<usize> = rotated.cells.iter().map(|cell| cell.members.len()).collect();
         let width = model.split().residual();
+        let rows = groups.iter().sum();
+        let shown = if recomputed { 0.0 } else { shown_bits(rows, options.top) };
+        let share = options.session_share;
+        // The smallest ring has the fewest bits.
+        let serves = (share * secret_bits(RingDegree::N2048) / shown).floor().max(1.0);
+        let session_requests = options.session_requests.clamp(1, serves.min(1e9) as u32);
         let workload = Workload {
             width,
             groups: &groups,
             operands: model.operand_scale(),
             bound: rotated.bound,
             precision: options.precision * rotated.longest,
-            keys,
+            keys: keys.map(|keys| (keys.degree, keys.span)),
             merging: objective.merges(),
-            session_requests: options.session_requests,
+            session_requests,
         };
         let plan = plan(&workload, objective);
         let scale = ScoreScale::for_query(
@@ -59,7 +70,7 @@ impl Coefficients {
             &rotated.queries[..width],
             model.operand_scale(),
             rotated.bound,
-            groups.iter().sum(),
+            rows,
         );
         let query = plan.layout.encode_queries(&rotated.queries, scale.query());
         Self {
@@ -68,7 +79,9 @@ impl Coefficients {
             query,
             scale,
             candidates,
-            session_requests: options.session_requests.max(1),
+            session_requests,
+            shown,
+            share,
         }
     }
 
@@ -96,16 +109,20 @@ impl Coefficients {
 impl Layout for Coefficients {
     type Session = MergeSession;
 
-    fn keys(&self) -> Option<(RingDegree, MergeSpan)> {
-        self.plan.span.map(|span| (self.plan.layout.degree(), span))
+    fn keys(&self) -> Option<SessionShape> {
+        let (degree, bits) = (self.plan.layout.degree(), self.shown);
+        self.plan.span.map(|span| SessionShape { degree, span, bits })
     }
 
     fn open_session(&self, id: SessionId) -> Result<(MergeSession, Vec<u8>), ClientError> {
-        let (degree, span) = self.keys().expect("a session is opened for what needs one");
+        let SessionShape { degree, span, bits } =
+            self.keys().expect("a session is opened for what needs one");
         let (key, keys) =
             SessionKey::fresh(degree, span, self.session_requests, Entropy::from_os()?);
         let message = OpenSession::new(declassify(id, Leak::SessionLinkage), keys).encode();
-        Ok((MergeSession { id, span, degree, key }, message))
+        let bits = bits.max(self.share * secret_bits(degree));
+        let shape = SessionShape { degree, span, bits };
+        Ok((MergeSession { id, shape, key, last_shown: self.shown }, message))
     }
 
     fn encrypt<'s>(
@@ -122,6 +139,8 @@ impl Layout for Coefficients {
                 (None, seed, ciphertexts, Box::new(opener))
             }
             Some(session) => {
+                session.shape.bits -= self.shown;
+                session.last_shown = self.shown;
                 let (seed, ciphertexts) =
                     session.key.encrypt(parameters, &self.query, Entropy::from_os()?)?;
                 let session: &'s MergeSession = session;
@@ -155,26 +174,62 @@ impl Layout for Coefficients {
     }
 }
 
+/// Bits of a ternary secret: `N log2 3`.
+fn secret_bits(degree: RingDegree) -> f64 {
+    degree.coefficients() as f64 * 3_f64.log2()
+}
+
+/// What the order of the best `k` of `n` rows says at most, in bits: `log2(n! / (n - k)!)`.
+fn shown_bits(rows: usize, top: usize) -> f64 {
+    (0..top.min(rows)).map(|above| ((rows - above) as f64).log2()).sum()
+}
+
 /// The secret of a session and what its keys at the server can do.
 pub(super) struct MergeSession {
     id: SessionId,
-    span: MergeSpan,
-    degree: RingDegree,
+    shape: SessionShape,
     key: SessionKey,
+    /// Bits that its last request may have shown: less is of no use to the next one like it.
+    last_shown: f64,
+}
+
+/// What requests need of a session.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct SessionShape {
+    degree: RingDegree,
+    span: MergeSpan,
+    /// Bits of the secret that may yet be shown.
+    bits: f64,
 }
 
 impl Session for MergeSession {
-    type Shape = (RingDegree, MergeSpan);
+    type Shape = SessionShape;
 
-    fn shape(&self) -> Self::Shape {
-        (self.degree, self.span)
+    fn shape(&self) -> SessionShape {
+        self.shape
     }
 
-    fn serves(&self, &(degree, span): &Self::Shape) -> bool {
-        self.degree == degree && self.span.covers(span)
+    fn serves(&self, needed: &SessionShape) -> bool {
+        let own = &self.shape;
+        own.degree == needed.degree && own.span.covers(needed.span) && own.bits >= needed.bits
     }
 
     fn remaining(&self) -> u32 {
-        self.key.remaining()
+        if self.shape.bits < self.last_shown { 0 } else { self.key.remaining() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_a_few_of_many_shows_little_of_a_secret() {
+        assert_eq!(shown_bits(8, 1), 3.0);
+        assert!((shown_bits(136, 10) - 70.4).abs() < 0.1, "{}", shown_bits(136, 10));
+        assert_eq!(shown_bits(3, 9), 6_f64.log2());
+        let share = SearchOptions::default().session_share * secret_bits(RingDegree::N2048);
+        let requests = |top| (share / shown_bits(136, top)).floor();
+        assert_eq!([10, 20, 40].map(requests), [5.0, 2.0, 1.0]);
     }
 }

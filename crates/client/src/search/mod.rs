@@ -134,11 +134,12 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         cost.timings.route = start.elapsed();
 
         let start = Instant::now();
-        let rotated = collection.rotate(query, &routed, options.canaries)?;
+        let rotated = collection.rotate(query, &routed);
         cost.timings.rotate = start.elapsed();
         cost.active_cells = rotated.cells.len();
-        cost.candidates = routed.shortlist.len();
-        cost.canaries = rotated.members().count() - cost.candidates;
+        let index = collection.index();
+        cost.canaries = rotated.members().filter(|&row| index.is_canary(row)).count();
+        cost.candidates = routed.shortlist.len() - cost.canaries;
 
         let start = Instant::now();
         let named = name(&rotated)?;
@@ -153,17 +154,18 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
                     keys,
                     objective,
                     options,
+                    options.recompute && collection.has_originals(),
                 );
                 cost.plan = Some(layout.planned().clone());
                 cost.timings.encrypt = start.elapsed();
-                self.finish(&self.sessions, &layout, collection, &rotated, options.top, cost)
+                self.finish(&self.sessions, &layout, collection, &rotated, options, cost)
             }
             #[cfg(feature = "slots")]
             LayoutChoice::Slots { parameters, cells } => {
                 let layout =
                     Slots::plan(collection.model(), &rotated, named, parameters, *cells, options)?;
                 cost.timings.encrypt = start.elapsed();
-                self.finish(&self.slots_sessions, &layout, collection, &rotated, options.top, cost)
+                self.finish(&self.slots_sessions, &layout, collection, &rotated, options, cost)
             }
         }
     }
@@ -174,24 +176,26 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         sessions: &Pool<L::Session>,
         layout: &L,
         collection: &Collection,
-        rotated: &RotatedQuery,
-        top: usize,
+        rotated: &RotatedQuery<'_>,
+        options: &SearchOptions,
         mut cost: Cost,
     ) -> Result<Answer, ClientError> {
         let scores = match layout.keys() {
-            None => self.ask(layout, None, collection, rotated, &mut cost)?,
+            None => self.ask(layout, None, collection, rotated, options, &mut cost)?,
             Some(keys) => sessions.request(&keys, |session| {
                 let session = match session {
                     Some(session) => session,
                     None => session.insert(self.open_session(layout, &mut cost)?),
                 };
-                self.ask(layout, Some(session), collection, rotated, &mut cost)
+                self.ask(layout, Some(session), collection, rotated, options, &mut cost)
             })?,
         };
 
         let start = Instant::now();
         let error_bound = layout.error_bound() + collection.prefix_rounding(rotated);
         let precision = grid(error_bound);
+        // More documents may have been scored than were asked for, where the list was doubled.
+        let top = options.top.min(options.candidates.unwrap_or(usize::MAX));
         let hits = collection.rank(rotated, &scores, layout.with_prefix(), precision, top);
         cost.timings.open += start.elapsed();
         let (precision, error_bound) = (precision * rotated.scale, error_bound * rotated.scale);
@@ -220,7 +224,8 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         layout: &L,
         session: Option<&mut L::Session>,
         collection: &Collection,
-        rotated: &RotatedQuery,
+        rotated: &RotatedQuery<'_>,
+        options: &SearchOptions,
         cost: &mut Cost,
     ) -> Result<Vec<f64>, ClientError> {
         let start = Instant::now();
@@ -236,7 +241,8 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
 
         let start = Instant::now();
         let Opened { scores, ciphertexts } = open(&answer, &self.limits)?;
-        collection.check_canaries(rotated, &scores, layout.with_prefix(), layout.error_bound())?;
+        let (with_prefix, error) = (layout.with_prefix(), layout.error_bound());
+        collection.check_scores(rotated, &scores, with_prefix, error, options.recompute)?;
         cost.response_ciphertexts = ciphertexts;
         cost.timings.open += start.elapsed();
         Ok(scores)
@@ -244,7 +250,7 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
 }
 
 /// The names of cells and rows, which the server gets to see.
-fn name(rotated: &RotatedQuery) -> Result<Candidates, ClientError> {
+fn name(rotated: &RotatedQuery<'_>) -> Result<Candidates, ClientError> {
     let handles = |cell: &ActiveCell| cell.members.iter().map(|(handle, _)| *handle).collect();
     let cells = rotated.cells.iter().map(|cell| cell.handle).collect();
     Ok(Candidates::new(

@@ -38,10 +38,19 @@ pub struct SearchOptions {
     pub objective: Option<Objective>,
     /// Error a score may have, relative to the lengths of the query and of the longest candidate.
     pub precision: f64,
-    /// Control scores that every answer is checked by.
-    pub canaries: usize,
+    /// Whether canaries are among the candidates, whose scores every answer is checked by. Without
+    /// them only an owner's recomputed scores tell a false answer.
+    pub canaries: bool,
+    /// Whether an owner's search recomputes every score from the documents' vectors and compares.
+    /// Whoever has a query vault cannot.
+    pub recompute: bool,
     /// Requests that the secret of a session serves, where responses are merged.
     pub session_requests: u32,
+    /// What part of a session's secret, by its entropy, answers may show at most where not every score
+    /// is recomputed. A secret has `N log2 3` bits, and the order of the `k` documents returned out of
+    /// `n` says at most `log2(n! / (n - k)!)` bits of it to a server that forged the answer and sees
+    /// which are opened.
+    pub session_share: f64,
 }
 
 impl Default for SearchOptions {
@@ -53,8 +62,10 @@ impl Default for SearchOptions {
             layout: LayoutChoice::Coefficients,
             objective: None,
             precision: 2e-6,
-            canaries: 8,
+            canaries: true,
+            recompute: true,
             session_requests: 64,
+            session_share: 0.125,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The second half of the journey: checking what came back, and putting it in order.
 
-use shard_geometry::top_k;
+use shard_geometry::{dot_f64, top_k};
 use shard_protocol::RowBatch;
 
 use super::answer::Hit;
 use super::options::SearchOptions;
-use super::rotate::{Member, RotatedQuery};
+use super::rotate::RotatedQuery;
 use crate::collection::Collection;
 use crate::error::ClientError;
 
@@ -18,7 +18,7 @@ impl Collection {
         query: &[f32],
         options: &SearchOptions,
     ) -> Result<Vec<Hit>, ClientError> {
-        let rotated = self.rotate(query, &self.route(query, options)?, 0)?;
+        let rotated = self.rotate(query, &self.route(query, options)?);
         let width = self.model().split().residual();
         let unit = 2_f64.powi(-self.model().operand_scale().exponent());
         let mut scores = Vec::new();
@@ -36,35 +36,34 @@ impl Collection {
         Ok(self.rank(&rotated, &scores, false, 0.0, options.top))
     }
 
-    /// Holds the scores of canaries against what they must be.
-    pub(super) fn check_canaries(
+    /// Holds scores against the inner products that they must be: those of canaries, whose vectors are in
+    /// every vault, and if `recompute` those of documents, whose vectors owners have.
+    pub(super) fn check_scores(
         &self,
-        rotated: &RotatedQuery,
+        rotated: &RotatedQuery<'_>,
         scores: &[f64],
         with_prefix: bool,
         error_bound: f64,
+        recompute: bool,
     ) -> Result<(), ClientError> {
-        let width = self.model().split().residual();
-        let queries = rotated.queries.chunks_exact(width);
-        let expected = rotated.cells.iter().zip(queries).flat_map(|(cell, query)| {
-            cell.members.iter().map(move |(_, member)| match member {
-                Member::Document(_) => None,
-                Member::Canary(number) => {
-                    let canary = &self.index().canaries()[*number as usize];
-                    Some(canary.score(self.model(), query))
-                }
-            })
-        });
-        let mut checked = 0;
-        let mut wrong = 0;
-        for ((score, expected), prefix) in scores.iter().zip(expected).zip(&*rotated.prefix_scores)
-        {
-            let Some(expected) = expected else { continue };
-            let expected = expected + if with_prefix { *prefix } else { 0.0 };
+        let rows: Vec<u32> = rotated.members().collect();
+        let known: Vec<u32> =
+            rows.iter().copied().filter(|&row| recompute || self.index().is_canary(row)).collect();
+        let mut vectors = self.vectors(&known)?.into_iter();
+        // A third beyond the stated bound (eight deviations in coefficients): an honest server
+        // trips this once in 10^14 scores.
+        let tolerance = error_bound * 4.0 / 3.0 + self.prefix_rounding(rotated);
+        let (mut checked, mut wrong) = (0, 0);
+        for ((&row, score), prefix) in rows.iter().zip(scores).zip(&*rotated.prefix_scores) {
+            if !recompute && !self.index().is_canary(row) {
+                continue;
+            }
+            let Some(vector) = vectors.next().flatten() else { continue };
+            let prefix = if with_prefix { 0.0 } else { *prefix };
+            let expected = dot_f64(rotated.given, &vector) / rotated.scale;
             checked += 1;
-            // A third beyond the stated bound (eight deviations in coefficients): an honest
-            // server trips this once in 10^14 scores. Written so that a NaN trips it too.
-            let near = (score - expected).abs() <= error_bound * 4.0 / 3.0;
+            // Written so that a NaN trips it too.
+            let near = (prefix + score + rotated.offset - expected).abs() <= tolerance;
             wrong += usize::from(!near);
         }
         if wrong > 0 { Err(ClientError::FalseAnswer { wrong, checked }) } else { Ok(()) }
@@ -74,7 +73,7 @@ impl Collection {
     /// it was given, best first.
     pub(super) fn rank(
         &self,
-        rotated: &RotatedQuery,
+        rotated: &RotatedQuery<'_>,
         scores: &[f64],
         with_prefix: bool,
         grid: f64,
@@ -82,8 +81,10 @@ impl Collection {
     ) -> Vec<Hit> {
         let prefixes = rotated.prefix_scores.iter();
         let scored =
-            rotated.members().zip(scores).zip(prefixes).filter_map(|((member, score), prefix)| {
-                let Member::Document(row) = member else { return None };
+            rotated.members().zip(scores).zip(prefixes).filter_map(|((row, score), prefix)| {
+                if self.index().is_canary(row) {
+                    return None;
+                }
                 let prefix = if with_prefix { 0.0 } else { *prefix };
                 let score = prefix + score + rotated.offset;
                 let score = if grid > 0.0 { (score / grid).round() * grid } else { score };
@@ -94,12 +95,9 @@ impl Collection {
     }
 
     /// What the rounding of the candidates' stored prefixes can do to a score.
-    pub(super) fn prefix_rounding(&self, rotated: &RotatedQuery) -> f64 {
+    pub(super) fn prefix_rounding(&self, rotated: &RotatedQuery<'_>) -> f64 {
         let norm = rotated.prefix.iter().map(|u| u * u).sum::<f64>().sqrt();
-        let errors = rotated.members().filter_map(|member| match member {
-            Member::Document(row) => Some(self.index().prefix_error(row)),
-            Member::Canary(_) => None,
-        });
+        let errors = rotated.members().map(|row| self.index().prefix_error(row));
         norm * errors.fold(0.0, f64::max)
     }
 }

@@ -1,11 +1,9 @@
 //! The first half of the journey: which rows to ask about, and the query under each key.
 
-use std::collections::HashSet;
-
 use rayon::prelude::*;
 use shard_geometry::{FlatRouter, InvertedRouter, RouteQuery, check_vector};
 use shard_protocol::{CellHandle, RowHandle};
-use shard_rlwe::{OperandBound, fill_from_os};
+use shard_rlwe::OperandBound;
 use zeroize::Zeroizing;
 
 use super::options::SearchOptions;
@@ -24,7 +22,9 @@ pub(super) struct RoutedQuery {
 
 /// A query that has been rotated, before anything is encrypted. It was divided by `scale`, and so
 /// was all that is computed of it here.
-pub(super) struct RotatedQuery {
+pub(super) struct RotatedQuery<'q> {
+    /// The query as it was given.
+    pub(super) given: &'q [f32],
     /// Active cells and their candidates, each in the order of handles.
     pub(super) cells: Vec<ActiveCell>,
     /// The longest of them, as stored.
@@ -46,67 +46,88 @@ pub(super) struct RotatedQuery {
 pub(super) struct ActiveCell {
     pub(super) handle: CellHandle,
     pub(super) owner: KeyOwner,
-    pub(super) members: Vec<(RowHandle, Member)>,
+    /// Rows, documents and canaries alike.
+    pub(super) members: Vec<(RowHandle, u32)>,
 }
 
-/// What a scored row is to the client.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Member {
-    /// A document, by row.
-    Document(u32),
-    /// A canary, by number.
-    Canary(u32),
-}
-
-impl RotatedQuery {
+impl RotatedQuery<'_> {
     /// Rows in the order in which they are scored.
-    pub(super) fn members(&self) -> impl Iterator<Item = Member> {
-        self.cells.iter().flat_map(|cell| cell.members.iter().map(|(_, member)| *member))
+    pub(super) fn members(&self) -> impl Iterator<Item = u32> {
+        self.cells.iter().flat_map(|cell| cell.members.iter().map(|(_, row)| *row))
     }
 }
 
 impl Collection {
-    /// Chooses the rows to ask about.
+    /// Chooses the rows to ask about: those of the largest estimates, documents and canaries alike. So
+    /// that about `K` of them are documents, there are more by as many as there are canaries for each
+    /// document,
+    ///
+    /// ```text
+    /// K' = K + ceil(K C / N) ,
+    /// ```
+    ///
+    /// and the same number whatever the query. A list without a canary, or with fewer documents than
+    /// are to be returned, is doubled until it has them.
     pub(super) fn route(
         &self,
         query: &[f32],
         options: &SearchOptions,
     ) -> Result<RoutedQuery, ClientError> {
-        let model = self.model();
+        let (model, index) = (self.model(), self.index());
         check_vector(model.split().width(), query)?;
         let projected = model.project_query(query);
-        let count = options.candidates.unwrap_or(model.candidates().max(options.top)).max(1);
+        let asked = options.candidates.unwrap_or(model.candidates().max(options.top)).max(1);
+        let wanted = asked.min(index.rows());
         let most = model.settings().cells.most_candidates();
-        if count.min(self.index().rows()) > most {
+        if wanted > most {
             return Err(ClientError::Setting(format!(
-                "{count} candidates: a request can name at most {most}"
+                "{asked} candidates: a request can name at most {most}"
             )));
         }
-        let shortlist = self.shortlist(model.route_query(&projected), count, options.probe)?;
-        Ok(RoutedQuery { projected, shortlist })
+        let routed = model.route_query(&projected);
+        if !options.canaries {
+            let mut shortlist = self.shortlist(routed, wanted + index.canaries(), options.probe)?;
+            shortlist.retain(|&row| !index.is_canary(row));
+            shortlist.truncate(wanted);
+            return Ok(RoutedQuery { projected, shortlist });
+        }
+        let rows = (index.rows() + index.canaries()).min(model.settings().cells.most_rows());
+        let mut count = wanted + (wanted * index.canaries()).div_ceil(index.rows());
+        loop {
+            count = count.min(rows);
+            let shortlist = self.shortlist(routed.clone(), count, options.probe)?;
+            let canaries = shortlist.iter().filter(|&&row| index.is_canary(row)).count();
+            let documents = shortlist.len() - canaries;
+            if count == rows || (canaries > 0 && documents >= options.top.min(wanted)) {
+                return Ok(RoutedQuery { projected, shortlist });
+            }
+            count *= 2;
+        }
     }
 
-    /// Rotates the query by the key of every cell of the shortlist, and mixes canaries in.
-    pub(super) fn rotate(
+    /// The names of the rows that a search for this query would ask about, in the order in which they are
+    /// sent. They follow from the query alone: the same query names the same rows.
+    ///
+    /// # Errors
+    /// When the query or the options do not fit the collection.
+    pub fn asked_for(
         &self,
         query: &[f32],
-        routed: &RoutedQuery,
-        canaries: usize,
-    ) -> Result<RotatedQuery, ClientError> {
-        let model = self.model();
+        options: &SearchOptions,
+    ) -> Result<Vec<RowHandle>, ClientError> {
+        let cells = self.by_cell(&self.route(query, options)?.shortlist);
+        Ok(cells.into_iter().flat_map(|cell| cell.members).map(|(handle, _)| handle).collect())
+    }
+
+    /// Rotates the query by the key of every cell of the shortlist.
+    pub(super) fn rotate<'q>(&self, query: &'q [f32], routed: &RoutedQuery) -> RotatedQuery<'q> {
+        let (model, index) = (self.model(), self.index());
         let ProjectedQuery { coordinates, scale } = &routed.projected;
         let (prefix, residual) = model.split().halves(coordinates);
-        let cells = self.by_cell(&routed.shortlist, canaries)?;
-        let bounds = cells.iter().flat_map(|cell| &cell.members).map(|(_, member)| match member {
-            Member::Document(row) => {
-                model.operand_bound(self.index().residual_norms()[*row as usize])
-            }
-            Member::Canary(number) => {
-                OperandBound::of(&self.index().canaries()[*number as usize].coordinates)
-            }
-        });
-        let bound = bounds.fold(OperandBound::new(0.0), OperandBound::max);
-        let lengths = routed.shortlist.iter().map(|row| self.index().length(*row));
+        let cells = self.by_cell(&routed.shortlist);
+        let norms = routed.shortlist.iter().map(|&row| index.residual_norms()[row as usize]);
+        let bound = model.operand_bound(norms.fold(0.0, f32::max));
+        let lengths = routed.shortlist.iter().map(|row| index.length(*row));
         let longest = lengths.fold(0.0, f64::max);
         let mut queries = Zeroizing::new(vec![0.0; cells.len() * residual.len()]);
         queries.par_chunks_mut(residual.len()).zip(&cells).for_each(|(rotated, cell)| {
@@ -115,10 +136,20 @@ impl Collection {
         });
         let terms = query.iter().zip(model.pca().mean()).map(|(q, mu)| f64::from(*q) * mu);
         let offset = terms.sum::<f64>() / scale;
-        let prefix_scores = self.prefix_scores(prefix, &cells)?;
+        let prefix_scores = self.prefix_scores(prefix, &cells);
         let prefix = Zeroizing::new(prefix.to_vec());
         let scale = *scale;
-        Ok(RotatedQuery { cells, bound, longest, queries, prefix, prefix_scores, offset, scale })
+        RotatedQuery {
+            given: query,
+            cells,
+            bound,
+            longest,
+            queries,
+            prefix,
+            prefix_scores,
+            offset,
+            scale,
+        }
     }
 
     fn shortlist(
@@ -145,93 +176,37 @@ impl Collection {
         Ok(lists.swap_remove(0))
     }
 
-    /// Candidates and canaries by cell, cells and rows in the order of handles, as they are sent.
-    fn by_cell(&self, shortlist: &[u32], canaries: usize) -> Result<Vec<ActiveCell>, ClientError> {
+    /// Candidates by cell, cells and rows in the order of handles, as they are sent.
+    fn by_cell(&self, shortlist: &[u32]) -> Vec<ActiveCell> {
         let index = self.index();
-        let mut named: Vec<(KeyOwner, RowHandle, Member)> = shortlist
+        let mut named: Vec<(KeyOwner, RowHandle, u32)> = shortlist
             .iter()
             .map(|&row| {
                 let handle = index.handle(row);
                 let owner = index.cell(row).map_or(KeyOwner::Row(handle), KeyOwner::Cell);
-                (owner, handle, Member::Document(row))
+                (owner, handle, row)
             })
             .collect();
-        let active: HashSet<KeyOwner> = named.iter().map(|(owner, _, _)| *owner).collect();
-        for number in self.choose_canaries(&active, canaries)? {
-            let canary = &index.canaries()[number as usize];
-            named.push((canary.owner(), canary.handle, Member::Canary(number)));
-        }
         named.sort_unstable();
         let mut cells: Vec<ActiveCell> = named
             .chunk_by(|a, b| a.0 == b.0)
             .map(|members| ActiveCell {
                 handle: self.keys().cell_handle(members[0].0),
                 owner: members[0].0,
-                members: members.iter().map(|(_, handle, member)| (*handle, *member)).collect(),
+                members: members.iter().map(|(_, handle, row)| (*handle, *row)).collect(),
             })
             .collect();
         cells.sort_unstable_by_key(|cell| cell.handle);
-        Ok(cells)
+        cells
     }
 
-    /// A random choice among the canaries of the active cells (or among all, where each has a
-    /// key of its own): no cell is asked about for a canary's sake.
-    fn choose_canaries(
-        &self,
-        active: &HashSet<KeyOwner>,
-        count: usize,
-    ) -> Result<Vec<u32>, ClientError> {
-        let canaries = self.index().canaries().iter().zip(0..);
-        let mut eligible: Vec<u32> = canaries
-            .filter(|(canary, _)| canary.cell.is_none() || active.contains(&canary.owner()))
-            .map(|(_, number)| number)
-            .collect();
-        let mut words = vec![0; 8 * count.min(eligible.len())];
-        fill_from_os(&mut words)?;
-        Ok(words
-            .chunks_exact(8)
-            .map(|word| {
-                let word = u64::from_le_bytes(word.try_into().expect("eight bytes"));
-                eligible.swap_remove((word % eligible.len() as u64) as usize)
-            })
-            .collect())
-    }
-
-    /// `<u_q, u_i>` of every candidate. A canary has no prefix; it gets a random point between
-    /// those of two random documents, so that it does not stand out where these are disclosed.
-    fn prefix_scores(
-        &self,
-        prefix: &[f64],
-        cells: &[ActiveCell],
-    ) -> Result<Zeroizing<Vec<f64>>, ClientError> {
-        let members = || cells.iter().flat_map(|cell| &cell.members).map(|(_, member)| *member);
-        let own = |member: Member| match member {
-            Member::Document(row) => {
-                let stored = self.index().prefix(row);
-                Some(prefix.iter().zip(stored).map(|(q, u)| q * f64::from(*u)).sum::<f64>())
-            }
-            Member::Canary(_) => None,
+    /// `<u_q, u_i>` of every candidate.
+    fn prefix_scores(&self, prefix: &[f64], cells: &[ActiveCell]) -> Zeroizing<Vec<f64>> {
+        let members = cells.iter().flat_map(|cell| &cell.members);
+        let score = |&(_, row): &(RowHandle, u32)| {
+            let stored = self.index().prefix(row);
+            prefix.iter().zip(stored).map(|(q, u)| q * f64::from(*u)).sum::<f64>()
         };
-        let of_documents: Vec<f64> = members().filter_map(own).collect();
-        let mut scores = Zeroizing::new(Vec::with_capacity(members().count()));
-        let mut documents = of_documents.iter();
-        for member in members() {
-            scores.push(match member {
-                Member::Document(_) => *documents.next().expect("a score for each document"),
-                Member::Canary(_) => between(&of_documents)?,
-            });
-        }
-        Ok(scores)
+        Zeroizing::new(members.map(score).collect())
     }
-}
-
-/// A random point between two random ones of some scores.
-fn between(scores: &[f64]) -> Result<f64, ClientError> {
-    let mut words = [0; 24];
-    fill_from_os(&mut words)?;
-    let (words, _) = words.as_chunks::<8>();
-    let unit = |word: &[u8; 8]| u64::from_le_bytes(*word) as f64 * 2_f64.powi(-64);
-    let pick = |word| scores[((unit(word) * scores.len() as f64) as usize).min(scores.len() - 1)];
-    let weight = unit(&words[0]);
-    Ok(weight * pick(&words[1]) + (1.0 - weight) * pick(&words[2]))
 }

@@ -38,7 +38,7 @@ impl Slots {
     /// Lays out a request with this many cells per ciphertext.
     pub(super) fn plan(
         model: &Model,
-        rotated: &RotatedQuery,
+        rotated: &RotatedQuery<'_>,
         candidates: Candidates,
         parameters: &SlotsParameters,
         cells: usize,

@@ -149,7 +149,7 @@ impl Rerank {
             LayoutName::Coefficients => (LayoutChoice::Coefficients, defaults.canaries),
             LayoutName::Slots => {
                 let parameters = self.chain.parameters()?;
-                (LayoutChoice::Slots { parameters, cells: self.plan.width }, 0)
+                (LayoutChoice::Slots { parameters, cells: self.plan.width }, false)
             }
         };
         Ok(SearchOptions {

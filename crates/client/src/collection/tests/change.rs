@@ -193,12 +193,14 @@ fn adding_one_document_rewrites_few_values() {
         .filter(|(slot, entry)| before.entries.get(slot) != Some(entry))
         .map(|(slot, _)| *slot)
         .collect();
-    // The last chunk, how many rows there are, the record of drift, and that there was a commit.
+    // The last chunk, how many rows there are, the record of drift, that there was a commit, and the
+    // canaries, whether or not one came.
     let expected = [
         Slot::Drift,
         Slot::History(0),
         Slot::Journal(3),
         Slot::Vectors(7),
+        Slot::Canaries,
         Slot::Names,
         Slot::Routing(7),
     ];
@@ -215,7 +217,7 @@ fn adding_one_document_rewrites_few_values() {
         let after = wide.world.root();
         let entries = after.entries.iter();
         let changed = entries.filter(|(slot, entry)| before.entries.get(slot) != Some(entry));
-        assert_eq!(changed.count(), 6);
+        assert_eq!(changed.count(), 7);
     }
     wide.check();
 }

@@ -46,7 +46,6 @@ fn the_vault_of_format_2_still_opens() {
     assert_eq!(model_drift(&vault).unwrap().late(), 2);
     assert_eq!(collection.position().commit_at(Revision(6)), Some(collection.position().commit()));
     assert!((1..6).all(|revision| collection.position().commit_at(Revision(revision)).is_some()));
-    // Its journal is of the version before records.
     let changes = Changes::since(&vault.snapshot().unwrap(), 2).unwrap().unwrap();
     assert_eq!(changes.documents.get("doc-3"), Some(&Fate::Deleted));
     assert!(changes.epoch && changes.documents.contains_key("doc-1"));
