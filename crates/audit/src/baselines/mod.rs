@@ -5,7 +5,8 @@
 //! - [`gaussian`]: the calibrated Gaussian release;
 //! - [`native`]: linking released rows to vectors that the attacker already has;
 //! - [`pq_codes`], [`frontier`], [`sigma_rec`]: channels of the audit;
-//! - [`utility`], [`gaussian_release`], and the tables of [`pq_codes`]: the paper's.
+//! - [`utility`], [`order`], [`shortlist`], [`projections`], [`gaussian_release`], and the tables of
+//!   [`pq_codes`]: the paper's.
 
 pub mod baseline;
 pub mod encrypted;
@@ -14,10 +15,13 @@ pub mod gaussian;
 pub mod gaussian_release;
 mod measure;
 pub mod native;
+pub mod order;
 pub mod pq_codes;
+pub mod projections;
 pub mod protected;
 #[cfg(test)]
 mod sample;
+pub mod shortlist;
 pub mod sigma_rec;
 pub mod utility;
 
