@@ -4,6 +4,7 @@ use anyhow::Result;
 use shard_audit::alignment::partial::reproduce_alignment;
 use shard_audit::alignment::procrustes::reproduce_procrustes;
 use shard_audit::alignment::reference::reproduce_reference;
+use shard_audit::baselines::asymmetric::reproduce_asymmetric;
 use shard_audit::baselines::gaussian_release::reproduce_gaussian;
 use shard_audit::baselines::order::reproduce_order;
 use shard_audit::baselines::pq_codes::{reproduce_pq, reproduce_pq_only};
@@ -45,4 +46,5 @@ pub const TABLES: &[(&str, Make)] = &[
     ("gaussian", reproduce_gaussian),
     ("sigma-rec", reproduce_sigma_rec),
     ("projections", reproduce_projections),
+    ("asymmetric", reproduce_asymmetric),
 ];
