@@ -199,9 +199,10 @@ pub fn reproduce_asymmetric(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Resu
             rows.min(ROWS),
             corpus.name
         ),
-        "Lengths and inner products of rows no longer link releases. Whitened rows do, as soon as a \
-         cell has more rows than coordinates: the leverage of a row in its cell is the same under \
-         every linear key. Known pairs determine a linear map as they do a rotation."
+        "Lengths and inner products of rows link few rows of such releases, though more than guessing. \
+         Whitened rows are linked wherever a cell has more rows than coordinates: the leverage of a \
+         row in its cell is the same under every linear key. With 64 cells that are some of the cells. \
+         Known pairs determine a linear map as they do a rotation, and least squares needs a few more."
             .into(),
         "score_error_growth is by how much the product of the longest row and the query is larger \
          than with rotations: encrypted scores lose as much precision. score_error is of scores in \

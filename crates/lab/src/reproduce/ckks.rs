@@ -245,14 +245,17 @@ impl Measured {
     }
 }
 
+/// Seconds of one phase.
+type Seconds = fn(&Phases) -> f64;
+
 /// Shares of the time, by phase.
-const SHARES: [(&str, fn(&Phases) -> f64); 3] = [
+const SHARES: [(&str, Seconds); 3] = [
     ("client_out_share", |phases| phases.client_out.cpu.as_secs_f64()),
     ("server_share", |phases| phases.server.cpu.as_secs_f64()),
     ("client_in_share", |phases| phases.client_in.cpu.as_secs_f64()),
 ];
 
-fn share(phases: &Phases, phase: fn(&Phases) -> f64) -> f64 {
+fn share(phases: &Phases, phase: Seconds) -> f64 {
     phase(phases) / phases.total().cpu.as_secs_f64().max(1e-9)
 }
 
