@@ -97,6 +97,9 @@ pub fn table(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Result<Section> {
          with an interval by resampling them, the worst of errors, the least of overlap, tau and \
          correlation. Where the paper's figure is for its whole grid, it stands beside every row."
             .to_owned(),
+        "Errors are of scores as our client returns them, rounded to a grid no finer than their noise; \
+         the paper's are not rounded."
+            .to_owned(),
         "SciFact, whose 5,183 documents make small cells: 128 candidates touch more of 256 of them \
          than in the paper, and with one ciphertext for each the upload is larger."
             .to_owned(),

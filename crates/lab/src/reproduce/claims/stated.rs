@@ -82,7 +82,10 @@ pub fn encrypted_scores_are_near(evidence: &Evidence) -> Option<Judged> {
     let grid = ["layout=slots", "grid=all"];
     let (_, error) = only(evidence, "ckks", "max_abs_error", &grid)?;
     let (figure, flips) = only(evidence, "ckks", "top1_flip_rate", &grid)?;
-    let found = format!("largest error {error:.2e}, share of flips {}", written(figure, flips));
+    let found = format!(
+        "largest error {error:.2e}, the rounding of scores by our client included, share of flips {}",
+        written(figure, flips)
+    );
     judged(error <= ERROR && flips == 0.0, found, format!("error at most {ERROR:.2e}, no flip"))
 }
 
@@ -139,7 +142,7 @@ pub fn prefix_and_length_link(evidence: &Evidence) -> Option<Judged> {
 /// Signatures of a cell link fewer rows where most documents change.
 pub fn gram_degrades(evidence: &Evidence) -> Option<Judged> {
     let at = |overlap: &str| {
-        let settings = ["n=10000", "keys=cells", "format=clean", "linker=gram", overlap];
+        let settings = ["n=10000", "keys=cell", "format=clean", "linker=gram", overlap];
         let figures = evidence.figures("churn", "recall_at_1", &settings);
         let most = figures.max_by(|a, b| a.1.total_cmp(&b.1));
         most.map(|(figure, value)| (written(figure, value), ends(figure, value)))
