@@ -25,6 +25,8 @@ pub enum Baseline {
     GaussianProjection,
     /// `y = P x` with the first `d/2` rows of a Haar rotation.
     OrthogonalProjection,
+    /// `z = A V^T (x - mu)` under one [asymmetric key](super::asymmetric), queries `A^-T V^T q`.
+    Asymmetric,
 }
 
 impl Baseline {
@@ -32,13 +34,14 @@ impl Baseline {
     pub const EPSILON: f64 = 1.0;
 
     /// Every baseline, the Gaussian release at its default budget.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Raw,
         Self::Global,
         Self::PqOnly,
         Self::Gaussian { epsilon: Self::EPSILON },
         Self::GaussianProjection,
         Self::OrthogonalProjection,
+        Self::Asymmetric,
     ];
 }
 
@@ -54,6 +57,7 @@ impl fmt::Display for Baseline {
             Self::Gaussian { epsilon } => write!(formatter, "gaussian={epsilon}"),
             Self::GaussianProjection => formatter.write_str("gaussian-projection"),
             Self::OrthogonalProjection => formatter.write_str("orthogonal-projection"),
+            Self::Asymmetric => formatter.write_str("asymmetric"),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::finding::{Finding, Plot, Section, Series, Verdict};
 use crate::subject::Subject;
 use crate::tools::matrix::Matrix;
 use crate::tools::neighbours::shares;
-use crate::tools::statistics::{generator, interval, interval_of_hits, mean, sample};
+use crate::tools::statistics::{generator, interval, mean, sample};
 
 /// Documents that are protected by each baseline.
 const ROWS: usize = 5000;
@@ -175,9 +175,9 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
         };
         let setting = format!("system={system},attack={attack}");
         section.findings.push(
-            finding(setting, "link_recall_at_1", &point.linked)
-                .ci95(interval_of_hits(&point.linked))
-                .chance(chance),
+            Finding::share(NAME, setting, "link_recall_at_1", &point.linked)
+                .chance(chance)
+                .on(seed, chosen.len()),
         );
         section.findings.push(
             finding(format!("system={system}"), "top_10_overlap", &point.utility)

@@ -2,7 +2,8 @@
 //!
 //! For every budget the deviation is calibrated, three releases are drawn, each is searched exactly
 //! with every judged query, and 256 of its rows are linked, identifiers removed, to a clean gallery of
-//! up to 5,000 native rows by cosine. Intervals resample seeds, then queries or targets of each.
+//! up to 5,000 native rows by cosine. Intervals of quality resample seeds, then queries; those of hit rates are
+//! Wilson's.
 
 use anyhow::Result;
 
@@ -216,19 +217,22 @@ fn measure(corpus: &Corpus, section: &mut Section) -> Result<Vec<Case>> {
         }
         case.matched = (pooled(&case.ndcg) - shard.ndcg10).abs() <= MATCH.0
             && (pooled(&case.recall) - shard.recall100).abs() <= MATCH.1;
-        let lines = [
-            ("ndcg_at_10", &case.ndcg, None),
-            ("recall_at_100", &case.recall, Some((DEPTH as f64 / vectors.rows() as f64).min(1.0))),
-            ("link_recall_at_1", &case.linked, Some(1.0 / gallery.len() as f64)),
-        ];
-        for (metric, by_seed, chance) in lines {
-            let line = finding(format!("{setting},epsilon={epsilon}"), metric, pooled(by_seed))
-                .ci95(hierarchical_interval(by_seed, REPETITIONS, SEED));
-            section.findings.push(match chance {
-                Some(chance) => line.chance(chance),
-                None => line,
-            });
-        }
+        let setting = format!("{setting},epsilon={epsilon}");
+        let line = |metric: &str, by_seed: &[Vec<f64>]| {
+            finding(setting.clone(), metric, pooled(by_seed)).ci95(hierarchical_interval(
+                by_seed,
+                REPETITIONS,
+                SEED,
+            ))
+        };
+        let found_by_chance = (DEPTH as f64 / vectors.rows() as f64).min(1.0);
+        section.findings.extend([
+            line("ndcg_at_10", &case.ndcg),
+            line("recall_at_100", &case.recall).chance(found_by_chance),
+            Finding::share(NAME, &setting, "link_recall_at_1", &case.linked.concat())
+                .chance(1.0 / gallery.len() as f64)
+                .on(SEED, vectors.rows()),
+        ]);
         cases.push(case);
     }
     Ok(cases)

@@ -12,7 +12,7 @@ use shard_geometry::{ProductQuantizer, VectorSet};
 use super::baseline::Baseline;
 use super::measure::{PlainShard, RESAMPLES, SEED, largest, other_neighbours, select, vectors_of};
 use super::protected::{Codes, Stored, rotate};
-use crate::finding::{Finding, Section, Verdict};
+use crate::finding::{Finding, Plot, Section, Series, Verdict};
 use crate::subject::{Corpus, Subject};
 use crate::tools::matrix::{Matrix, cosines};
 use crate::tools::neighbours::shares;
@@ -169,6 +169,7 @@ pub fn reproduce_pq(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Result<Secti
     let (_, _, rotated) = rotate(&select(&corpus.vectors, &chosen)?, (width / 2).max(1), SEED)?;
     let truth = Matrix::from_vectors(&rotated);
     let probes = sample(chosen.len(), PROBES, &mut generator(SEED, PROBED));
+    let mut lines = [("cosine", Vec::new()), ("NN overlap@10", Vec::new())];
     for (subspaces, bits, cosine, overlap, inside) in PQ_TABLE {
         let Some(codes) = quantise(&rotated, subspaces, bits, &mut section, progress)? else {
             continue;
@@ -176,9 +177,28 @@ pub fn reproduce_pq(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Result<Secti
         let setting = setting(corpus, subspaces, bits);
         let leak = judge(&recover(&codes), &truth, &truth, &probes);
         let findings = leak.findings("pq", &setting, chosen.len(), SEED);
+        for ((_, points), finding) in lines.iter_mut().zip(&findings) {
+            let bytes = codes.quantizer.code_bytes() as f64;
+            points.push((bytes, finding.value, finding.ci95));
+        }
         let paper = [Some(cosine), Some(overlap), inside];
         section.findings.extend(findings.into_iter().zip(paper).map(|(f, paper)| f.paper(paper)));
     }
+    if lines[0].1.is_empty() {
+        return Ok(section);
+    }
+    let series = lines.into_iter().map(|(name, mut points)| {
+        points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        Series { name: name.to_owned(), points }
+    });
+    section.plots.push(Plot {
+        name: "pq".into(),
+        title: "What public codes show of rotated rows".into(),
+        x_label: "bytes of a row's codes".into(),
+        y_label: "share".into(),
+        logarithmic: false,
+        series: series.collect(),
+    });
     Ok(section)
 }
 
@@ -347,6 +367,8 @@ mod tests {
         let section = reproduce_pq(&corpora, &|_| ()).unwrap();
         assert_eq!(section.findings.len(), 9);
         assert!(section.findings.iter().all(|finding| finding.rows == 300));
+        let bytes: Vec<f64> = section.plots[0].series[1].points.iter().map(|p| p.0).collect();
+        assert_eq!(bytes, [24.0, 36.0, 48.0]);
         let section = reproduce_pq_only(&corpora, &|_| ()).unwrap();
         assert_eq!(section.findings.len(), 2 + 2 * 2);
         let narrow = reproduce_pq(&[judged_corpus(300, 20, 2)], &|_| ()).unwrap();

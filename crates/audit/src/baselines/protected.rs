@@ -4,9 +4,11 @@ use anyhow::{Context, Result};
 use shard_geometry::gaussian::Normals;
 use shard_geometry::{OrthogonalKey, Pca, ProductQuantizer, QuantizedRows, VectorSet};
 
+use super::asymmetric::{self, AsymmetricKey};
 use super::baseline::Baseline;
 use super::encrypted::Operands;
 use super::gaussian;
+use crate::subject::coordinates;
 use crate::tools::matrix::Matrix;
 use crate::tools::statistics::generator;
 use crate::view::Release;
@@ -89,6 +91,11 @@ enum Kept {
     },
     /// The rows of a projection.
     Projection(Matrix),
+    /// All principal coordinates, under a key that is not orthogonal.
+    Asymmetric {
+        pca: Pca,
+        key: AsymmetricKey,
+    },
 }
 
 /// A protected collection.
@@ -144,6 +151,15 @@ impl Baseline {
                 let mut entries = key.dense();
                 entries.truncate(half * width);
                 project(vectors, Matrix::new(width, entries))
+            }
+            Self::Asymmetric => {
+                let pca = Pca::fit(vectors)?;
+                let mut rng = generator(seed, PROJECTION);
+                let key = AsymmetricKey::sample(width, asymmetric::CONDITION, &mut rng);
+                let mut rows = coordinates(&pca, vectors);
+                (0..rows.rows()).for_each(|row| key.apply(rows.row_mut(row)));
+                let rows = rows.values().iter().map(|&x| x as f32).collect();
+                (Stored::Rows(VectorSet::new(width, rows)?), Kept::Asymmetric { pca, key })
             }
         };
         Ok(Protected { baseline: *self, stored, kept })

@@ -132,9 +132,9 @@ fn measure(section: &mut Section, prefix: &str, rows: &Matrix, seed: u64) -> Res
                     .chance((10.0 / (count - 1) as f64).min(1.0)),
             );
             findings.push(
-                finding(&setting, "link_recall_at_1", mean(&linked))
-                    .ci95(interval(&linked, RESAMPLES, seed))
-                    .chance(1.0 / count as f64),
+                Finding::share(&section.name, &setting, "link_recall_at_1", &linked)
+                    .chance(1.0 / count as f64)
+                    .on(seed, count),
             );
         }
         section.findings.extend(findings);

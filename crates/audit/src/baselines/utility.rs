@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use shard_geometry::Cells;
 
 use super::measure::{DEPTH, PlainShard, SEED, SHARD_CANDIDATES, best_by_product, largest, named};
-use crate::finding::{Finding, Section};
+use crate::finding::{Finding, Plot, Section, Series};
 use crate::quality::{Bootstrap, Evaluation, compare, evaluate};
 use crate::subject::Corpus;
 use crate::tools::matrix::Matrix;
@@ -48,6 +48,11 @@ pub fn reproduce_utility(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Result<
                 .into(),
         );
     }
+    let mut lines: [(&str, Points); 3] = [
+        ("query centred", Vec::new()),
+        ("half of the coordinates", Vec::new()),
+        ("Shard", Vec::new()),
+    ];
     for corpus in corpora.iter().filter(|corpus| !corpus.qrels.is_empty()) {
         progress(&format!("utility: {} / {}", corpus.name, corpus.encoder));
         let systems = evaluate_systems(corpus)?;
@@ -65,6 +70,8 @@ pub fn reproduce_utility(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Result<
             section.findings.push(finding("recall_at_100", measures.recall100));
             if at > 0 {
                 let delta = compare(raw, evaluation, Bootstrap::default())?;
+                let point = (raw.mean().ndcg10, delta.delta_ndcg10, Some(delta.ci95));
+                lines[at - 1].1.push(point);
                 section.findings.push(
                     finding("delta_ndcg_at_10", delta.delta_ndcg10)
                         .ci95(delta.ci95)
@@ -73,8 +80,26 @@ pub fn reproduce_utility(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Result<
             }
         }
     }
+    if lines[0].1.is_empty() {
+        return Ok(section);
+    }
+    let series = lines.into_iter().map(|(name, mut points)| {
+        points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        Series { name: name.to_owned(), points }
+    });
+    section.plots.push(Plot {
+        name: "utility".into(),
+        title: "Difference from raw search, a point for each collection and encoder".into(),
+        x_label: "nDCG@10 of raw search".into(),
+        y_label: "difference of nDCG@10".into(),
+        logarithmic: false,
+        series: series.collect(),
+    });
     Ok(section)
 }
+
+/// Points of a line.
+type Points = Vec<(f64, f64, Option<[f64; 2]>)>;
 
 /// The four systems of the table, raw search first.
 fn evaluate_systems(corpus: &Corpus) -> Result<[(&'static str, Evaluation); 4]> {
@@ -213,6 +238,8 @@ mod tests {
         let corpora = [judged_corpus(400, 16, 60)];
         let section = reproduce_utility(&corpora, &|_| ()).unwrap();
         assert_eq!(section.findings.len(), 2 + 3 * 3);
+        let drawn = |at: usize| section.plots[0].series[at].points[0].1;
+        assert!(drawn(0) < -0.01 && drawn(2) == 0.0);
         // Judgements are the five nearest by inner product: raw search is perfect by construction.
         assert_eq!(value(&section, "system=raw", "ndcg_at_10"), 1.0);
         assert_eq!(value(&section, "system=shard", "delta_ndcg_at_10"), 0.0);

@@ -13,11 +13,13 @@
 //! ```
 
 mod bootstrap;
+mod correlation;
 mod evaluation;
 mod measures;
 mod qrels;
 
 pub use bootstrap::{Bootstrap, BootstrapError, paired_bootstrap};
+pub use correlation::pearson;
 pub use evaluation::{
     CompareError, Delta, EvaluateError, Evaluation, SystemQuality, compare, evaluate,
 };

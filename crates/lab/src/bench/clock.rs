@@ -121,8 +121,17 @@ pub fn milliseconds(trials: &[Phases], clock: impl Fn(Spent) -> Duration) -> Val
 
 /// The most memory the process ever held, where the system says it.
 pub fn peak_memory_bytes() -> Option<u64> {
+    of_status("VmHWM:")
+}
+
+/// The memory the process holds, where the system says it.
+pub fn memory_bytes() -> Option<u64> {
+    of_status("VmRSS:")
+}
+
+fn of_status(name: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use shard_audit::quality::pearson;
 use shard_client::Hit;
 
 /// How many of the first documents an overlap is about.
@@ -18,6 +19,8 @@ pub struct Fidelity {
     pub top10_overlap: f64,
     /// Kendall's tau-b of the scores.
     pub kendall_tau: f64,
+    /// Pearson's correlation of the scores.
+    pub pearson: f64,
 }
 
 impl Fidelity {
@@ -41,6 +44,7 @@ impl Fidelity {
             top1_flip: top(encrypted) != top(plain),
             top10_overlap: ours.intersection(&theirs).count() as f64 / theirs.len().max(1) as f64,
             kendall_tau: kendall_tau(&pairs),
+            pearson: pearson(&pairs),
         }
     }
 }
@@ -80,8 +84,14 @@ mod tests {
     fn a_ranking_agrees_with_itself() {
         let ranked = ranking(&[(4, 0.9), (2, 0.5), (7, 0.1)]);
         let same = Fidelity::of(&ranked, &ranked);
-        let perfect =
-            Fidelity { max_abs_error: 0.0, top1_flip: false, top10_overlap: 1.0, kendall_tau: 1.0 };
+        assert!((same.pearson - 1.0).abs() < 1e-15);
+        let perfect = Fidelity {
+            max_abs_error: 0.0,
+            top1_flip: false,
+            top10_overlap: 1.0,
+            kendall_tau: 1.0,
+            pearson: same.pearson,
+        };
         assert_eq!(same, perfect);
     }
 

@@ -39,6 +39,8 @@ use std::path::Path;
 use anyhow::Result;
 
 pub use arguments::{Bench, Rerank};
+pub use clock::Phases;
+pub use report::Trial;
 pub use rerank::pooled;
 
 use shard_cli::output::Output;

@@ -70,6 +70,9 @@ pub struct Trial {
     pub query_ciphertexts: usize,
     pub response_ciphertexts: usize,
     pub fidelity: Fidelity,
+    /// By how many bytes the process's memory was larger during the search than before it, sampled
+    /// before and after the server's part and at the end.
+    pub memory_growth: Option<u64>,
     pub shape: Shape,
     /// Candidates by row.
     pub candidates: Vec<u32>,
@@ -84,7 +87,7 @@ pub struct Run {
 
 impl Run {
     /// The figures. Counts, bytes and times are medians, errors the worst, overlap the mean, tau
-    /// the least; the shape is that of most requests.
+    /// and Pearson's correlation the least; the shape is that of most requests.
     pub fn report(&self, arguments: &Rerank, owner: &Owner) -> Value {
         let shape = self.commonest_shape();
         let phases: Vec<Phases> = self.trials.iter().map(|trial| trial.phases).collect();
@@ -117,6 +120,7 @@ impl Run {
             "top1_flips": fidelity().filter(|f| f.top1_flip).count(),
             "top10_overlap": overlap / self.trials.len() as f64,
             "kendall_tau": fidelity().map(|f| f.kendall_tau).fold(1.0, f64::min),
+            "pearson": fidelity().map(|f| f.pearson).fold(1.0, f64::min),
             "trials": self.trials.len(),
             "peak_memory_bytes": peak_memory_bytes(),
             "plan": shape.text,

@@ -15,7 +15,7 @@ use shard_geometry::VectorSet;
 use shard_protocol::{MessageKind, message_kind};
 
 use super::arguments::Rerank;
-use super::clock::{Moment, Phases, on_threads};
+use super::clock::{Moment, Phases, memory_bytes, on_threads};
 use super::corpus::Corpus;
 use super::fidelity::Fidelity;
 use super::owner::Owner;
@@ -41,8 +41,12 @@ pub fn run(arguments: &Rerank, output: &Output<'_>) -> Result<()> {
 }
 
 /// Runs several sets of flags, which differ in the seed, on one corpus, and reports on all their
-/// searches together.
-pub fn pooled(runs: &[Rerank], documents: &VectorSet, queries: &VectorSet) -> Result<Value> {
+/// searches together, and with each.
+pub fn pooled(
+    runs: &[Rerank],
+    documents: &VectorSet,
+    queries: &VectorSet,
+) -> Result<(Value, Vec<Trial>)> {
     let mut all = Run { trials: Vec::new(), once: Vec::new() };
     let mut last = None;
     for arguments in runs {
@@ -54,17 +58,25 @@ pub fn pooled(runs: &[Rerank], documents: &VectorSet, queries: &VectorSet) -> Re
         last = Some((arguments, owner));
     }
     let (arguments, owner) = last.context("no searches to report on")?;
-    Ok(all.report(arguments, &owner))
+    Ok((all.report(arguments, &owner), all.trials))
 }
 
-/// The embedded server, and when it last began and ended to score.
+/// When scoring began and ended, and the memory held before or after it, whichever is more.
+#[derive(Clone, Copy)]
+struct Scored {
+    begun: Moment,
+    ended: Moment,
+    memory: Option<u64>,
+}
+
+/// The embedded server, and what was seen when it last scored.
 struct Metered {
     server: Embedded,
-    scored: Mutex<Option<(Moment, Moment)>>,
+    scored: Mutex<Option<Scored>>,
 }
 
 impl Metered {
-    fn scored(&self) -> Option<(Moment, Moment)> {
+    fn scored(&self) -> Option<Scored> {
         *self.scored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -75,11 +87,14 @@ impl Transport for Metered {
     fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, Infallible> {
         let kind = message_kind(&message);
         let scores = matches!(kind, Ok(MessageKind::RerankRequest | MessageKind::SlotsRequest));
+        let before = memory_bytes();
         let begun = Moment::now();
         let answer = self.server.exchange(message)?;
         let ended = Moment::now();
         if scores {
-            *self.scored.lock().unwrap_or_else(PoisonError::into_inner) = Some((begun, ended));
+            let memory = before.max(memory_bytes());
+            let seen = Scored { begun, ended, memory };
+            *self.scored.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);
         }
         Ok(answer)
     }
@@ -91,29 +106,35 @@ fn searches(owner: &Owner, trials: usize) -> Result<Run> {
     let searcher = Searcher::new(server);
     let mut once = Vec::new();
     for number in 0..trials.min(owner.queries.rows()) {
-        let (answer, _) = search(owner, &searcher, number)?;
+        let (answer, ..) = search(owner, &searcher, number)?;
         once.extend((answer.cost.bytes_once > 0).then_some(answer.cost.bytes_once));
     }
     let bar = progress("searching", trials);
     let mut measured = Vec::with_capacity(trials);
     for number in 0..trials {
-        let (mut answer, mut phases) = search(owner, &searcher, number)?;
-        if answer.cost.bytes_once > 0 {
-            once.push(answer.cost.bytes_once);
-            (answer, phases) = search(owner, &searcher, number)?;
+        let mut one = search(owner, &searcher, number)?;
+        if one.0.cost.bytes_once > 0 {
+            once.push(one.0.cost.bytes_once);
+            one = search(owner, &searcher, number)?;
         }
-        measured.push(trial(owner, number, &answer, phases)?);
+        measured.push(trial(owner, number, &one)?);
         bar.inc(1);
     }
     bar.finish_and_clear();
     Ok(Run { trials: measured, once })
 }
 
-fn search(owner: &Owner, searcher: &Searcher<Metered>, trial: usize) -> Result<(Answer, Phases)> {
+/// A search, its phases and the growth of memory.
+type Measured = (Answer, Phases, Option<u64>);
+
+fn search(owner: &Owner, searcher: &Searcher<Metered>, trial: usize) -> Result<Measured> {
+    let held = memory_bytes();
     let start = Moment::now();
     let answer = searcher.search(&owner.collection, owner.query(trial), &owner.options)?;
     let end = Moment::now();
-    let (begun, ended) = searcher.transport().scored().expect("an answer was scored");
+    let Scored { begun, ended, memory } =
+        searcher.transport().scored().expect("an answer was scored");
+    let growth = memory.max(memory_bytes()).zip(held).map(|(most, held)| most.saturating_sub(held));
     let before = begun.since(start);
     // Routing is the first thing a search does; the client has its wall time.
     let route = before.part(answer.cost.timings.route);
@@ -123,21 +144,22 @@ fn search(owner: &Owner, searcher: &Searcher<Metered>, trial: usize) -> Result<(
         server: ended.since(begun),
         client_in: end.since(ended),
     };
-    Ok((answer, phases))
+    Ok((answer, phases, growth))
 }
 
-fn trial(owner: &Owner, number: usize, answer: &Answer, phases: Phases) -> Result<Trial> {
+fn trial(owner: &Owner, number: usize, (answer, phases, growth): &Measured) -> Result<Trial> {
     let plain = owner.in_the_clear(owner.query(number))?;
     let cost = &answer.cost;
     Ok(Trial {
         query: number % owner.queries.rows(),
-        phases,
+        phases: *phases,
         bytes_up: cost.bytes_up,
         bytes_down: cost.bytes_down,
         active_cells: cost.active_cells,
         query_ciphertexts: cost.query_ciphertexts,
         response_ciphertexts: cost.response_ciphertexts,
         fidelity: Fidelity::of(&answer.hits, &plain),
+        memory_growth: *growth,
         shape: match (&cost.plan, &owner.options.layout) {
             (Some(plan), _) => Shape::planned(plan),
             (None, LayoutChoice::Slots { parameters, cells }) => Shape::slots(parameters, *cells),

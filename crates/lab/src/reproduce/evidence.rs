@@ -95,17 +95,29 @@ impl Evidence {
     pub fn of(figures: &[(&str, &str, &str, f64)]) -> Self {
         let mut evidence = Self::default();
         for &(table, setting, metric, value) in figures {
-            let figure = Figure {
-                setting: setting.to_owned(),
-                metric: metric.to_owned(),
-                value: Some(value),
-                ci95: None,
-                chance: None,
-                rows: 0,
-            };
-            evidence.tables.entry(table.to_owned()).or_default().push(figure);
+            evidence.add(table, setting, metric, value, None);
         }
         evidence
+    }
+
+    #[cfg(test)]
+    pub fn add(
+        &mut self,
+        table: &str,
+        setting: &str,
+        metric: &str,
+        value: f64,
+        ci95: Option<[f64; 2]>,
+    ) {
+        let figure = Figure {
+            setting: setting.to_owned(),
+            metric: metric.to_owned(),
+            value: Some(value),
+            ci95,
+            chance: None,
+            rows: 0,
+        };
+        self.tables.entry(table.to_owned()).or_default().push(figure);
     }
 }
 

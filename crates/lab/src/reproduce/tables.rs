@@ -4,8 +4,12 @@ use anyhow::Result;
 use shard_audit::alignment::partial::reproduce_alignment;
 use shard_audit::alignment::procrustes::reproduce_procrustes;
 use shard_audit::alignment::reference::reproduce_reference;
+use shard_audit::baselines::asymmetric::reproduce_asymmetric;
 use shard_audit::baselines::gaussian_release::reproduce_gaussian;
+use shard_audit::baselines::order::reproduce_order;
 use shard_audit::baselines::pq_codes::{reproduce_pq, reproduce_pq_only};
+use shard_audit::baselines::projections::reproduce_projections;
+use shard_audit::baselines::shortlist::reproduce_candidates;
 use shard_audit::baselines::sigma_rec::reproduce_sigma_rec;
 use shard_audit::baselines::utility::{reproduce_active_cells, reproduce_utility};
 use shard_audit::finding::Section;
@@ -29,6 +33,8 @@ pub const TABLES: &[(&str, Make)] = &[
     ("pq", reproduce_pq),
     ("reference", reproduce_reference),
     ("utility", reproduce_utility),
+    ("order", reproduce_order),
+    ("candidates", reproduce_candidates),
     ("active-cells", reproduce_active_cells),
     ("ckks", ckks::table),
     ("alignment", reproduce_alignment),
@@ -39,4 +45,6 @@ pub const TABLES: &[(&str, Make)] = &[
     ("churn", reproduce_churn),
     ("gaussian", reproduce_gaussian),
     ("sigma-rec", reproduce_sigma_rec),
+    ("projections", reproduce_projections),
+    ("asymmetric", reproduce_asymmetric),
 ];

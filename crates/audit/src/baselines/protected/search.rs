@@ -50,6 +50,12 @@ impl Protected {
                 let query = Matrix::new(query.len(), query.iter().map(|&q| f64::from(q)).collect());
                 Ok(exact_top_k_f64(rows, query.times_transposed(projection).values(), k)?)
             }
+            (Stored::Rows(rows), Kept::Asymmetric { pca, key }) => {
+                check_vector(pca.width(), query)?;
+                let mut query = pca.uncentred(query);
+                key.apply_to_query(&mut query);
+                Ok(exact_top_k_f64(rows, &query, k)?)
+            }
             (Stored::Rows(rows), _) => Ok(exact_top_k(rows, query, k)?),
             (Stored::Codes(codes), Kept::Rotation { pca, key }) => {
                 check_vector(pca.width(), query)?;

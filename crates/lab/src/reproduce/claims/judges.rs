@@ -9,7 +9,7 @@ const WON: f64 = 0.9;
 const NOTHING: f64 = 0.05;
 /// A difference of nDCG@10 up to this is taken to be none, whatever its interval: within it the
 /// paper counts two systems as equal in utility.
-const LOSS: f64 = 0.01;
+pub(super) const LOSS: f64 = 0.01;
 /// The least of the losses of nDCG@10 that were reported before the paper's correction.
 const REPORTED_LOSS: f64 = 0.02;
 /// A leak of which less than this share is left counts as suppressed.
@@ -17,7 +17,7 @@ const SUPPRESSED: f64 = 0.5;
 /// A key counts as determined where this share of targets has pairs of full rank.
 const DETERMINED: f64 = 0.5;
 
-fn judged(holds: bool, found: String, rule: impl Into<String>) -> Option<Judged> {
+pub(super) fn judged(holds: bool, found: String, rule: impl Into<String>) -> Option<Judged> {
     Some(Judged { holds, found, rule: rule.into() })
 }
 
@@ -68,7 +68,7 @@ pub fn shift_without_threshold(evidence: &Evidence) -> Option<Judged> {
 }
 
 /// The worst loss of nDCG@10 of a system against raw search, and whether one is beyond noise.
-fn worst_loss(evidence: &Evidence, system: &str) -> Option<(f64, bool)> {
+pub(super) fn worst_loss(evidence: &Evidence, system: &str) -> Option<(f64, bool)> {
     let setting = [system];
     let figures: Vec<_> = evidence.figures("utility", "delta_ndcg_at_10", &setting).collect();
     let worst = figures.iter().map(|(_, delta)| *delta).min_by(f64::total_cmp)?;
@@ -246,6 +246,11 @@ pub fn keys_are_a_guarantee(evidence: &Evidence) -> Option<Judged> {
     let best = evidence.most("alignment", "recall_at_1", &[])?;
     let found = format!("R@1 up to {best:.4} with known pairs");
     judged(best < NOTHING, found, format!("below {NOTHING}"))
+}
+
+/// Rows are matched before the pairs of a cell determine its key.
+pub fn no_threshold(evidence: &Evidence) -> Option<Judged> {
+    threshold(evidence).map(not)
 }
 
 /// Truncation and noise of the same distortion leave as many neighbours.

@@ -1,11 +1,12 @@
 //! The paper's hypotheses, claims and threats, line by line, held against our own figures.
 //!
-//! `lines` has what the paper says; `judges` decide from the figures of the other tables whether
-//! a statement holds. A statement is *supported* or *not supported* by figures at hand, and *not
+//! `lines` has what the paper says; `judges`, and `stated` for the numbers of its abstract, decide
+//! from the figures of the other tables whether a statement holds. A statement is *supported* or *not supported* by figures at hand, and *not
 //! tested* where there are none. No verdict is written down anywhere.
 
 mod judges;
 mod lines;
+mod stated;
 
 use shard_audit::finding::{Finding, Section};
 
@@ -36,7 +37,7 @@ enum Test {
 
 /// A line of the paper.
 struct Line {
-    /// Where it stands: `H1`, `threat`, `baseline` or `shard`.
+    /// Where it stands: `abstract`, `H1`, `threat`, `baseline` or `shard`.
     source: &'static str,
     statement: &'static str,
     /// What the paper says of it.
@@ -129,8 +130,8 @@ mod tests {
     }
 
     #[test]
-    fn all_four_hypotheses_and_three_tables_are_there() {
-        for source in ["H1", "H2", "H3", "H4", "threat", "baseline", "shard"] {
+    fn the_abstract_all_four_hypotheses_and_three_tables_are_there() {
+        for source in ["abstract", "H1", "H2", "H3", "H4", "threat", "baseline", "shard"] {
             assert!(LINES.iter().any(|line| line.source == source), "{source}");
         }
     }
@@ -164,6 +165,45 @@ mod tests {
         let (standing, found) = linked(0.9996);
         assert_eq!(standing, Standing::NotSupported);
         assert!(found.contains("0.9996") && found.contains("below 0.05"), "{found}");
+    }
+
+    #[test]
+    fn numbers_of_the_abstract_are_judged_by_their_intervals() {
+        let with = |table: &str, setting: &str, metric: &str, value: f64, ci95: [f64; 2]| {
+            let mut evidence = Evidence::of(&[]);
+            evidence.add(table, setting, metric, value, Some(ci95));
+            evidence
+        };
+        let rise = |value, ci95| {
+            let setting = "layout=slots,width=8,candidates=128,cells=256";
+            let evidence = with("ckks", setting, "latency_rise", value, ci95);
+            stated::packing_takes_time(&evidence).map(|judged| judged.holds)
+        };
+        assert_eq!(rise(0.2, [0.1, 0.3]), Some(true));
+        assert_eq!(rise(0.02, [-0.1, 0.1]), Some(false));
+        let noisy = |value, ci95| {
+            let evidence = with("gaussian", "dataset=a,epsilon=1", "ndcg_at_10", value, ci95);
+            stated::strong_noise_destroys_quality(&evidence).map(|judged| judged.holds)
+        };
+        assert_eq!(noisy(0.02, [0.008, 0.03]), Some(true));
+        assert_eq!(noisy(0.02, [0.015, 0.03]), Some(false));
+        let other =
+            with("ckks", "layout=slots,width=4,candidates=128", "latency_rise", 1.0, [1.0; 2]);
+        assert!(stated::packing_takes_time(&other).is_none(), "another width is not like for like");
+    }
+
+    #[test]
+    fn a_strict_match_at_a_smaller_budget_contradicts_the_abstract() {
+        let of = |earlier: f64| {
+            let evidence = Evidence::of(&[
+                ("gaussian", "epsilon=512", "strict_matches", earlier),
+                ("gaussian", "epsilon=32768", "strict_matches", 3.0),
+                ("gaussian", "epsilon=32768", "cases", 8.0),
+                ("gaussian", "dataset=a,epsilon=32768", "link_recall_at_1", 0.999),
+            ]);
+            stated::matches_are_linked(&evidence).map(|judged| judged.holds)
+        };
+        assert_eq!((of(0.0), of(1.0)), (Some(true), Some(false)));
     }
 
     #[test]
