@@ -87,6 +87,9 @@ fn found(vault: &Vault, older: Option<Release>, rng: &mut ChaCha20Rng) -> Sectio
     let subject = Subject {
         vectors: Matrix::zeros(1, 2),
         coordinates: Matrix::zeros(1, 2),
+        given: None,
+        axes: None,
+        other_lengths: Vec::new(),
         prefix_width: 1,
         cells: vec![0],
         keys: KeyFamily::Orthogonal,
