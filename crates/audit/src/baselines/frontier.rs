@@ -186,7 +186,8 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     }
     if subject.prefix_width > 0 {
         section.headline = Some(0);
-        section.verdict = Some(verdict(&section.findings[0]));
+        section.verdict = Some(Verdict::of(&section.findings[0], 1.0));
+        section.add_detection_limit(1);
     }
     section.notes.push(conclusion(&points));
     section.plots.push(plot(&points));
@@ -216,16 +217,6 @@ fn conclusion(points: &[(String, &str, Point)]) -> String {
              That is about the two attacks of this channel only.",
             unlinked.join("; ")
         )
-    }
-}
-
-/// Open from nine tenths; closed where the interval reaches down to chance.
-fn verdict(finding: &Finding) -> Verdict {
-    let lowest = finding.ci95.map_or(finding.value, |interval| interval[0]);
-    match finding.chance {
-        _ if finding.value >= 0.9 => Verdict::Open,
-        Some(chance) if lowest <= chance => Verdict::Closed,
-        _ => Verdict::Reduced,
     }
 }
 
@@ -313,13 +304,5 @@ mod tests {
             let section = channel(&subject, &|_| ()).unwrap();
             assert!(section.findings.is_empty() && section.notes[0].starts_with("Not measured"));
         }
-    }
-
-    #[test]
-    fn verdicts_follow_value_interval_and_chance() {
-        let finding = |value, low| Finding::new(NAME, "", "", value).ci95([low, 1.0]).chance(0.01);
-        assert_eq!(verdict(&finding(0.95, 0.9)), Verdict::Open);
-        assert_eq!(verdict(&finding(0.5, 0.4)), Verdict::Reduced);
-        assert_eq!(verdict(&finding(0.02, 0.0)), Verdict::Closed);
     }
 }

@@ -174,6 +174,13 @@ const ADVICE: &[Advice] = &[
         foreign: BLIND_ALONE,
     },
     Advice {
+        channel: "canaries",
+        needs: "A copy of the server's disk, the requests it answered, and half of the canaries",
+        cells: "Search from the owner's vault, which recomputes every score. A blind collection needs no canaries.",
+        micro: "Search from the owner's vault, which recomputes every score. A blind collection needs no canaries.",
+        foreign: BLIND_ALONE,
+    },
+    Advice {
         channel: "membership",
         needs: "A copy of the server's disk and the document in question",
         cells: "A blind collection, if it is a secret that a document is there.",

@@ -104,8 +104,10 @@ fn reports() -> Vec<Report> {
         let sections = run(subject, &channels, &|_, _| ()).expect("sections");
         report(Kind::of_rows(subject), sections)
     };
+    let mut with_canaries = subject(6, false, KeyFamily::Orthogonal);
+    with_canaries.documents[..30].fill(None);
     let rows = [
-        subject(6, false, KeyFamily::Orthogonal),
+        with_canaries,
         subject(6, true, KeyFamily::Structured),
         subject(DOCUMENTS, false, KeyFamily::Orthogonal),
         foreign(),
