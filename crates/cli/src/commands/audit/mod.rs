@@ -138,7 +138,10 @@ fn foreign(release: &Path, originals: &Path, arguments: &Audit) -> Result<Audite
         second.as_ref().map(Documents::vectors),
         &options,
     )
-    .with_context(|| format!("{} and {}", release.display(), originals.display()))
+    .with_context(|| {
+        let cells = arguments.cells.iter().map(|path| format!(", {}", path.display()));
+        format!("{} and {}{}", release.display(), originals.display(), cells.collect::<String>())
+    })
 }
 
 /// One line per channel: the attacks, then what is seen without one, then baselines.
