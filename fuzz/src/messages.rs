@@ -69,7 +69,7 @@ fn advance(from: u8, turn: u64) -> Disclosed<Advance> {
 }
 
 fn blob() -> Disclosed<BlobName> {
-    declassify("vault.id".parse().expect("a plain name"), Leak::SealedBlobs)
+    declassify("claim".parse().expect("a plain name"), Leak::SealedBlobs)
 }
 
 /// Every request that keeps a collection, in an order in which a server grants them all.

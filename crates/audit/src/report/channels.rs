@@ -128,7 +128,7 @@ pub const CHANNELS: &[Channel] = &[
         structured::channel,
         OnBlind::Never("a blind collection has no rotations, structured or not."),
     ),
-    Channel::any("release-linkage", releases::channel, blind::releases).identifying(),
+    Channel::any("release-linkage", releases::channel, blind::releases),
     Channel::shard("release-churn", churn::channel, OnBlind::Run(blind::churn)),
     Channel::shard("request-leakage", candidates::channel, OnBlind::Run(blind::requests)),
     Channel::shard(

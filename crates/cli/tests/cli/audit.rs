@@ -134,6 +134,7 @@ fn vectors_of_somebody_else_are_audited_against_their_originals() {
     let labelled = [&foreign[..], &["--cells", "cells.txt"], &flags[..]].concat();
     assert_eq!(figure(&parsed(&desk.succeeds(&labelled)), "keys"), 2.0);
     desk.write("cells.txt", "cell 0\n");
+    let labelled = [&foreign[..], &["--cells", "cells.txt"]].concat();
     desk.refused(&labelled, &["cells.txt", "50 lines", "found 1"]);
     assert_eq!(report["metadata"]["stored_width"], 8);
     assert!(report["metadata"]["notes"].to_string().contains("first 8 principal coordinates"));

@@ -103,7 +103,7 @@ fn synthetic_vectors_and_candidates_are_left_for_another_program() {
         "--cells",
         "3",
         "--candidates",
-        "10",
+        "80",
         "--trials",
         "2",
         "--dump",
@@ -118,11 +118,12 @@ fn synthetic_vectors_and_candidates_are_left_for_another_program() {
     let trials = left["trials"].as_array().unwrap();
     assert_eq!(trials.len(), 2);
     assert!(trials.iter().all(|trial| {
-        trial["rows"].as_array().unwrap().len() == 10
-            && trial["cells"].as_array().unwrap().len() == 10
+        trial["rows"].as_array().unwrap().len() == 80
+            && trial["cells"].as_array().unwrap().len() == 80
             && trial["query"].is_u64()
     }));
-    // What was left can be measured again, with the same outcome.
+    // What was left can be measured again, with the same outcome; canaries, which are drawn anew for
+    // every vault, push nothing out where all documents are candidates.
     let flags = [
         "bench",
         "rerank",
@@ -133,7 +134,7 @@ fn synthetic_vectors_and_candidates_are_left_for_another_program() {
         "--cells",
         "3",
         "--candidates",
-        "10",
+        "80",
         "--trials",
         "2",
         "--dump",
