@@ -196,7 +196,7 @@ fn labels_say_which_rows_share_a_key() {
 /// Axes fitted to a sample of 600 would be far off those of 2,400 documents, and its pairs would name
 /// fewer rows.
 #[test]
-fn an_audit_of_a_sample_says_what_an_audit_of_everything_says() {
+fn an_audit_of_a_sample_is_not_calmer_than_one_of_everything() {
     let directory = tempfile::tempdir().unwrap();
     let mut vectors = Matrix::normal(2_400, WIDTH, &mut generator(2, 0));
     for row in 0..vectors.rows() {
@@ -218,6 +218,7 @@ fn an_audit_of_a_sample_says_what_an_audit_of_everything_says() {
         let found = findings.iter().find(|f| f.metric == "recall_at_1" && f.setting == setting);
         found.and_then(|f| f.ci95).expect("the attack was made")
     };
-    let ([low, high], [all_low, all_high]) = (recall(600), recall(usize::MAX));
-    assert!(low <= all_high && all_low <= high, "{low} {high}, {all_low} {all_high}");
+    // Fewer candidates make a sample's figure higher; it must not be lower.
+    let ([_, sampled], [all, _]) = (recall(600), recall(usize::MAX));
+    assert!(sampled >= all, "{sampled} {all}");
 }
