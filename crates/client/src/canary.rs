@@ -172,7 +172,8 @@ impl<'a> Company<'a> {
     }
 }
 
-/// One of some lengths, smoothed.
+/// One of some lengths, smoothed. None is above the longest, by which scores are rounded: what would be is
+/// as far below it.
 fn smoothed(lengths: &[f64], rng: &mut impl Rng) -> f64 {
     let chosen = lengths[below(lengths.len(), rng)];
     let logs = || lengths.iter().filter(|length| **length > 0.0).map(|length| length.ln());
@@ -184,7 +185,9 @@ fn smoothed(lengths: &[f64], rng: &mut impl Rng) -> f64 {
     }
     let width = count.powf(-0.2);
     let moved = chosen.ln() - mean + width * deviation * Normals::new(rng).draw();
-    (mean + moved / (1.0 + width * width).sqrt()).exp()
+    let drawn = mean + moved / (1.0 + width * width).sqrt();
+    let longest = logs().fold(f64::NEG_INFINITY, f64::max);
+    (longest - (longest - drawn).abs()).exp()
 }
 
 /// `b` of some documents of a cell: the largest cosine of its residual with another.
