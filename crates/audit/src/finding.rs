@@ -298,6 +298,14 @@ pub struct Series {
     pub points: Vec<(f64, f64, Option<[f64; 2]>)>,
 }
 
+impl Series {
+    /// A line through points in any order.
+    pub fn through(name: &str, mut points: Vec<(f64, f64, Option<[f64; 2]>)>) -> Self {
+        points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        Self { name: name.to_owned(), points }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -136,6 +136,14 @@ pub struct Outcome {
     pub full_rank: Option<Vec<f64>>,
 }
 
+impl Outcome {
+    /// The places of targets, cell by cell.
+    fn keep(&mut self, found: Vec<(Vec<usize>, Vec<f64>)>) {
+        let found = found.into_iter().flat_map(|(targets, places)| targets.into_iter().zip(places));
+        found.for_each(|(target, place)| self.places[target] = place);
+    }
+}
+
 impl Trial {
     /// A game about `rows`, `residuals` and `cells` in the order of [`Draw::stored`] and a `gallery` in
     /// that of the draw.
@@ -268,11 +276,9 @@ impl Trial {
                     let rows = divided(self.rows.select(&targets), scale);
                     let allowed = |at: usize, place| is_candidate(targets[at], place);
                     let places = span.places(&rows, &self.gallery, &targets, matcher, allowed);
-                    Ok(targets.into_iter().zip(places).collect::<Vec<_>>())
+                    Ok((targets, places))
                 });
-                for cell in found.collect::<Result<Vec<_>>>()? {
-                    cell.into_iter().for_each(|(target, place)| outcome.places[target] = place);
-                }
+                outcome.keep(found.collect::<Result<Vec<_>>>()?);
             }
             Attack::Model => {
                 let games = games.filter(|(_, anchors)| anchors.len() >= FEWEST_PAIRS);
@@ -284,11 +290,9 @@ impl Trial {
                     let allowed = |at: usize, place| is_candidate(targets[at], place);
                     let places =
                         places_allowed(&rows, &gallery, &targets, Metric::Distance, allowed);
-                    Ok(targets.into_iter().zip(places).collect::<Vec<_>>())
+                    Ok((targets, places))
                 });
-                for cell in found.collect::<Result<Vec<_>>>()? {
-                    cell.into_iter().for_each(|(target, place)| outcome.places[target] = place);
-                }
+                outcome.keep(found.collect::<Result<Vec<_>>>()?);
             }
             Attack::Estimate(estimator) => {
                 let estimates = games.map(|(targets, anchors)| -> Result<_> {

@@ -83,10 +83,7 @@ pub fn reproduce_utility(corpora: &[Corpus], progress: &dyn Fn(&str)) -> Result<
     if lines[0].1.is_empty() {
         return Ok(section);
     }
-    let series = lines.into_iter().map(|(name, mut points)| {
-        points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        Series { name: name.to_owned(), points }
-    });
+    let series = lines.into_iter().map(|(name, points)| Series::through(name, points));
     section.plots.push(Plot {
         name: "utility".into(),
         title: "Difference from raw search, a point for each collection and encoder".into(),

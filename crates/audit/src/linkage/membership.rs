@@ -275,7 +275,11 @@ fn views(
     let others = other_lengths.into_iter().map(|length| length / scale);
     let norms = Matrix::new(1, stored.norms().into_iter().chain(others).collect());
     let raw = &subject.vectors;
-    let mut views = vec![view("norm", true, norms, &Matrix::new(1, residuals.norms()))];
+    let mut views = Vec::new();
+    // Lengths of rows that Shard did not make are taken in every reading, see [`by_lengths`].
+    if subject.given.is_none() {
+        views.push(view("norm", true, norms, &Matrix::new(1, residuals.norms())));
+    }
     if stored.width() == residuals.width() {
         views.push(view("as-stored", true, stored, &residuals));
     }
