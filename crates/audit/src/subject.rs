@@ -110,8 +110,10 @@ pub struct Subject {
     pub view: ServerView,
     /// Lengths of stored rows that are left out where only a sample is attacked.
     pub other_lengths: Vec<f64>,
-    /// The document of each row of the newest release; canaries have none.
-    pub documents: Vec<Option<usize>>,
+    /// The document of each row of the newest release.
+    pub documents: Vec<usize>,
+    /// Whether each row of the newest release is a canary, for the judge; empty where none is known.
+    pub canaries: Vec<bool>,
     /// The seed of all randomness of the audit.
     pub seed: u64,
 }

@@ -182,7 +182,7 @@ pub struct ServerStatus {
     pub commit: Option<String>,
     /// The epoch that is searched.
     pub epoch: Option<u64>,
-    /// Rows of that epoch, canaries included.
+    /// Rows of that epoch.
     pub rows: u64,
     /// Blocks of that epoch, checks included, where it is blind.
     pub blocks: u64,

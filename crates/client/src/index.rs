@@ -3,22 +3,23 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+
 use shard_geometry::CellLists;
 use shard_protocol::RowHandle;
 
 use crate::collection::{Canaries, RoutingRows};
 use crate::payload::PayloadError;
 
-/// Ids, routing prefixes, cells and handles by row, in the order of ingestion. Rows of canaries
-/// come after those of documents, and are routed with them.
+/// Ids, routing prefixes, cells and handles by row, in the order of ingestion.
 pub struct Index {
-    /// Documents, then canaries.
     rows: RoutingRows,
-    documents: usize,
     /// Members of each cell; none when every row has a key of its own.
     lists: Option<CellLists>,
-    /// The vectors of canaries, row by row.
-    canary_vectors: Vec<f32>,
+    /// Documents whose vectors whoever searches has.
+    canaries: Canaries,
+    /// The place among them of each row that is one.
+    canary_places: HashMap<u32, usize>,
     /// The attempt at which the names of new ids begin. It only grows within an epoch, past every
     /// attempt of a row that was deleted, so a deleted id that comes back gets another name than
     /// any it had, and with a key of its own another key: two vectors under one key would show
@@ -43,7 +44,7 @@ impl Index {
     /// Rows in these chunks, each with its number of rows, of a model with this number of cells;
     /// `None` for a key per row.
     pub(crate) fn new(
-        mut rows: RoutingRows,
+        rows: RoutingRows,
         numbered: &[(u32, usize)],
         cells: Option<usize>,
         canaries: Canaries,
@@ -58,8 +59,6 @@ impl Index {
                 .checked_add(rows)
                 .ok_or_else(|| PayloadError::Invalid("more rows than there can be".into()))?;
         }
-        let documents = rows.rows();
-        rows.append(canaries.rows);
         let lists = match cells {
             Some(count) => Some(
                 CellLists::new(count, &rows.cells)
@@ -67,23 +66,40 @@ impl Index {
             ),
             None => None,
         };
-        let canary_vectors = canaries.vectors;
-        Ok(Self { rows, documents, lists, canary_vectors, first_attempt, chunks })
+        let canary_places = canaries.places(&rows.handles)?;
+        Ok(Self { rows, lists, canaries, canary_places, first_attempt, chunks })
     }
 
-    /// Number of documents, whose rows are the first.
+    /// Number of documents.
     pub fn rows(&self) -> usize {
-        self.documents
+        self.rows.rows()
     }
 
-    /// Number of canaries, whose rows are the others.
-    pub fn canaries(&self) -> usize {
-        self.rows.rows() - self.documents
-    }
-
-    /// Whether a row is a canary.
+    /// Whether a document is a canary: one whose vector whoever searches has.
     pub fn is_canary(&self, row: u32) -> bool {
-        row as usize >= self.documents
+        self.canary_places.contains_key(&row)
+    }
+
+    /// How many documents are canaries.
+    pub fn canaries(&self) -> usize {
+        self.canary_places.len()
+    }
+
+    /// Whether half precision has been enough for all documents since the epoch began.
+    pub(crate) fn all_half(&self) -> bool {
+        self.canaries.is_half()
+    }
+
+    /// The rows of canaries, in order.
+    pub(crate) fn canary_rows(&self) -> impl Iterator<Item = u32> {
+        let mut rows: Vec<u32> = self.canary_places.keys().copied().collect();
+        rows.sort_unstable();
+        rows.into_iter()
+    }
+
+    /// The vector of a row that is a canary.
+    pub(crate) fn canary_vector(&self, row: u32) -> Option<&[f32]> {
+        self.canary_places.get(&row).map(|&place| self.canaries.vector(place))
     }
 
     /// The owner's id of a row.
@@ -93,7 +109,7 @@ impl Index {
 
     /// All ids by row.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.rows.ids.iter().take(self.documents)
+        self.rows.ids.iter()
     }
 
     /// The server's name for a row.
@@ -101,7 +117,7 @@ impl Index {
         self.rows.handles[row as usize]
     }
 
-    /// The names of all rows, canaries included.
+    /// The names of all rows.
     pub(crate) fn handles(&self) -> &[RowHandle] {
         &self.rows.handles
     }
@@ -111,7 +127,7 @@ impl Index {
         self.rows.cells.get(row as usize).copied()
     }
 
-    /// The cells of all rows, canaries included, unless each has a key of its own.
+    /// The cells of all rows, unless each has a key of its own.
     pub(crate) fn cells(&self) -> Option<&[u32]> {
         self.lists.as_ref().map(|_| &self.rows.cells[..])
     }
@@ -122,31 +138,24 @@ impl Index {
         &self.rows.prefixes[row as usize * width..][..width]
     }
 
-    /// All prefixes, canaries included, row by row.
+    /// All prefixes, row by row.
     pub(crate) fn prefixes(&self) -> &[f32] {
         &self.rows.prefixes
     }
 
-    /// Norms of all residuals, canaries included, rounded up.
+    /// Norms of all residuals, rounded up.
     pub(crate) fn residual_norms(&self) -> &[f32] {
         &self.rows.residual_norms
     }
 
-    /// Prefixes and norms of residuals of the documents alone.
-    pub(crate) fn of_documents(&self) -> (&[f32], &[f32]) {
-        let prefixes = self.documents * self.rows.prefix_width;
-        (&self.rows.prefixes[..prefixes], &self.rows.residual_norms[..self.documents])
-    }
-
-    /// Members by cell, canaries included, unless every row has a key of its own.
+    /// Members by cell, unless every row has a key of its own.
     pub(crate) fn lists(&self) -> Option<&CellLists> {
         self.lists.as_ref()
     }
 
     /// Documents of each cell, unless every row has a key of its own.
     pub(crate) fn members(&self) -> Option<Vec<usize>> {
-        let documents = |rows: &[u32]| rows.iter().filter(|&&row| !self.is_canary(row)).count();
-        Some(self.lists.as_ref()?.iter().map(documents).collect())
+        Some(self.lists.as_ref()?.iter().map(<[u32]>::len).collect())
     }
 
     /// Bound on the norm of the error of a row's prefix: it is kept in fixed point.
@@ -164,36 +173,14 @@ impl Index {
         self.rows.late[row as usize]
     }
 
-    /// The vectors of canaries, row by row.
-    pub(crate) fn canary_vectors(&self) -> &[f32] {
-        &self.canary_vectors
-    }
-
-    /// The canaries, to be changed.
-    pub(crate) fn canaries_apart(&self) -> Canaries {
-        let rows = self.rows.range(self.documents..self.rows.rows());
-        Canaries { rows, vectors: self.canary_vectors.clone() }
-    }
-
-    /// The vector of a canary.
-    pub(crate) fn canary_vector(&self, row: u32, width: usize) -> &[f32] {
-        &self.canary_vectors[(row as usize - self.documents) * width..][..width]
-    }
-
-    /// The words that the vault knows canaries by.
-    pub(crate) fn canary_words(&self) -> impl Iterator<Item = &str> {
-        self.rows.ids.iter().skip(self.documents)
-    }
-
     /// The attempt at which the names of new ids begin.
     pub(crate) fn first_attempt(&self) -> u32 {
         self.first_attempt
     }
 
-    /// What is kept of the documents, and the canaries.
-    pub(crate) fn into_parts(self) -> (RoutingRows, Canaries) {
-        let documents = self.rows.range(0..self.documents);
-        (documents, self.canaries_apart())
+    /// What is kept of the rows.
+    pub(crate) fn into_rows(self) -> RoutingRows {
+        self.rows
     }
 
     /// The chunks that the rows are stored in.

@@ -194,6 +194,10 @@ impl KeySchedule {
         u64::from_le_bytes(*self.expand::<8>(purpose, subject))
     }
 
+    fn fraction(&self, purpose: &str, subject: &[u8]) -> f64 {
+        (self.word(purpose, subject) >> 11) as f64 * 2_f64.powi(-53)
+    }
+
     /// The server's name for a row. `attempt` counts up when two ids collide, when a document
     /// is replaced, and when rows were deleted.
     pub fn row_handle(&self, id: &str, attempt: u32) -> RowHandle {
@@ -201,14 +205,14 @@ impl KeySchedule {
         RowHandle(self.word("row handle", &subject))
     }
 
-    /// The server's name for a canary that the vault knows by a word.
-    pub(crate) fn canary_handle(&self, word: &str) -> RowHandle {
-        RowHandle(self.word("canary handle", word.as_bytes()))
+    /// What decides whether a row is a canary: from 0 to below 1.
+    pub(crate) fn canary_word(&self, handle: RowHandle) -> f64 {
+        self.fraction("canary", &handle.0.to_le_bytes())
     }
 
     /// Where the number of canaries lies in its range: from 0 to below 1.
     pub(crate) fn canary_spread(&self) -> f64 {
-        (self.word("canary spread", &[]) >> 11) as f64 * 2_f64.powi(-53)
+        self.fraction("canary spread", &[])
     }
 
     /// The server's name for a cell. A row with a key of its own is a cell of its own.

@@ -23,7 +23,7 @@
 //! | `index` | what the client keeps of every row |
 //! | `collection` | what changes a collection, and the way into it |
 //! | `blind` | the same where rows are encrypted and lie in blocks |
-//! | `protect`, `canary` | a document's journey to a stored row; rows that are no documents |
+//! | `protect` | a document's journey to a stored row |
 //! | `drift` | whether the model still fits |
 //! | `search` | a query's journey |
 //! | `session` | secrets that serve more than one request |
@@ -41,7 +41,6 @@
 //! No server (this crate never depends on it), no text encoders, no files but the vault's own.
 
 mod blind;
-mod canary;
 #[cfg_attr(
     not(feature = "remote"),
     allow(dead_code, unused_imports, reason = "copies of a vault meet on a server only")

@@ -65,18 +65,13 @@ impl CellCount {
         }
     }
 
-    /// The most rows a request can name.
-    pub(crate) fn most_rows(self) -> usize {
+    /// The most candidates a request can name.
+    pub(crate) fn most_candidates(self) -> usize {
         let limits = Limits::default();
         match self {
             Self::Auto | Self::Cells(_) => limits.candidates,
             Self::Micro => limits.cells,
         }
-    }
-
-    /// The most candidates a request can name: a quarter is kept free for canaries.
-    pub(crate) fn most_candidates(self) -> usize {
-        self.most_rows() / 4 * 3
     }
 }
 

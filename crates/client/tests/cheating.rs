@@ -349,8 +349,10 @@ fn canaries_raise_the_alarm_at_the_first_false_answer_and_retire_the_secret() {
         let forgery = Forgery { terms: vec![(0, 1.0)], lifted: (0..16).collect() };
         let error = world.search(forgery, &careful).unwrap_err();
         let ClientError::FalseAnswer { wrong, checked } = error else { panic!("{error}") };
+        // Every document is a candidate.
         let canaries = world.collection.index().canaries();
         assert!(wrong > 0 && checked == canaries, "{wrong} of {checked}, {canaries} canaries");
+        assert!(canaries < world.collection.index().rows() / 2, "{canaries} canaries");
         assert!(error.to_string().starts_with("ALARM"), "{error}");
         // The next search starts a session of its own.
         assert_eq!(*world.searcher.transport().sessions.lock().unwrap(), attempt);

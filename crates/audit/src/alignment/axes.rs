@@ -65,8 +65,7 @@ pub(super) const NOTE: &str = "The residuals were rotated in principal axes that
      strengthened observer. With axes of other documents, the attacker has documents of the same \
      kind, and attacks part of yours protected anew: that is for comparison.";
 
-/// Stored rows at the scale of residuals, and the residual of each as the attacker sees it;
-/// canaries are left out.
+/// Stored rows at the scale of residuals, and the residual of each as the attacker sees it.
 pub(super) struct Known {
     pub(super) rows: Matrix,
     pub(super) residuals: Matrix,
@@ -99,12 +98,9 @@ impl Known {
         if width == 0 || release.rows.width() != width {
             return None;
         }
-        let known = subject.documents.iter().enumerate();
-        let known: Vec<(usize, usize)> =
-            known.filter_map(|(row, document)| Some((row, (*document)?))).collect();
-        let chosen = sample(known.len(), MOST_ROWS, &mut generator(subject.seed, CHOSEN));
-        let (places, documents): (Vec<usize>, Vec<usize>) =
-            chosen.into_iter().map(|at| known[at]).unzip();
+        let all = subject.documents.len();
+        let places = sample(all, MOST_ROWS, &mut generator(subject.seed, CHOSEN));
+        let documents: Vec<usize> = places.iter().map(|&row| subject.documents[row]).collect();
         let cells = places.iter().map(|&row| release.cells[row]).collect();
         let residuals = subject.residuals().select(&documents);
         Some(Self::new(release.rows.select(&places), residuals, cells, documents))
@@ -195,7 +191,8 @@ pub(super) mod tests {
             texts: None,
             queries: None,
             view: ServerView { releases: vec![release], requests: Vec::new() },
-            documents: (0..rows).map(Some).collect(),
+            documents: (0..rows).collect(),
+            canaries: Vec::new(),
             seed: 9,
         }
     }

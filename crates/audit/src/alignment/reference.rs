@@ -365,9 +365,7 @@ pub fn prefix_channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Sect
     const CHANNEL: &str = "prefix-lookup";
     let mut section = Section::new(CHANNEL, "Finding rows by their public prefix");
     let release = subject.release();
-    let known: Vec<(usize, usize)> = (subject.documents.iter().enumerate())
-        .filter_map(|(row, document)| Some((row, (*document)?)))
-        .collect();
+    let rows = subject.documents.len();
     let Some(prefixes) = &release.prefixes else {
         section.notes.push(
             "The server holds no prefixes: routing happens on the client, and there is nothing to \
@@ -376,30 +374,29 @@ pub fn prefix_channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Sect
                 .into(),
         );
         let finding = Finding::new(CHANNEL, "prefix=none", "recall_at_1", 0.0);
-        let finding = finding.chance(1.0 / known.len().max(1) as f64).constructed();
-        section.findings.push(finding.on(subject.seed, known.len()));
+        let finding = finding.chance(1.0 / rows.max(1) as f64).constructed();
+        section.findings.push(finding.on(subject.seed, rows));
         (section.verdict, section.headline) = (Some(Verdict::Closed), Some(0));
         return Ok(section);
     };
-    if known.len() < FEWEST_ROWS || prefixes.width() != subject.prefix_width {
+    if rows < FEWEST_ROWS || prefixes.width() != subject.prefix_width {
         section.notes.push("Not measured: too few rows, or prefixes of another width.".into());
         return Ok(section);
     }
     progress("prefix lookup");
-    let places: Vec<usize> = (0..known.len()).collect();
+    let places: Vec<usize> = (0..rows).collect();
     let draw = Draw::new(&places, 500, 10_000, 0, &mut generator(subject.seed, 711));
-    let stored: Vec<usize> = draw.targets.iter().map(|&at| known[at].0).collect();
-    let names: Vec<usize> = draw.gallery.iter().map(|&at| known[at].1).collect();
+    let names: Vec<usize> = draw.gallery.iter().map(|&row| subject.documents[row]).collect();
     let reference = subject.prefixes().select(&names);
     // Cosine needs no scale, should the prefixes be in fixed point.
     let lookups =
-        look_up(&prefixes.select(&stored), &reference, draw.targets.len(), Metric::Cosine);
+        look_up(&prefixes.select(&draw.targets), &reference, draw.targets.len(), Metric::Cosine);
     let own: Vec<usize> = (0..draw.targets.len()).collect();
     let judged = judge(&lookups, &own, &names, subject.texts.as_deref());
     for (metric, values, chance) in judged.scores(1.0 / names.len().max(1) as f64) {
         let setting = format!("prefix=public,pairs=0,reference={}", names.len());
         let finding = measured(CHANNEL, &setting, metric, values, subject.seed);
-        let finding = finding.on(subject.seed, known.len());
+        let finding = finding.on(subject.seed, rows);
         section.findings.push(Finding { chance, ..finding });
     }
     section.rest_on(1.0, |f| f.metric == "recall_at_1");

@@ -61,7 +61,7 @@ pub fn subject(rows: usize, width: usize, seed: u64) -> Subject {
     let cells: Vec<u32> = (0..rows as u32).map(|row| row % 4).collect();
     let residuals = coordinates.columns(prefix_width..width);
     // The server's order is not the owner's.
-    let documents: Vec<Option<usize>> = (0..rows).rev().map(Some).collect();
+    let documents: Vec<usize> = (0..rows).rev().collect();
     let mut release = protect(&residuals, &cells, KeyFamily::Orthogonal, &mut generator(seed, 77));
     let order: Vec<usize> = (0..rows).rev().collect();
     release.rows = release.rows.select(&order);
@@ -79,6 +79,7 @@ pub fn subject(rows: usize, width: usize, seed: u64) -> Subject {
         queries: Some(Matrix::from_vectors(&mixture(30, width, 22))),
         view: ServerView { releases: vec![release], requests: Vec::new() },
         documents,
+        canaries: Vec::new(),
         seed,
     }
 }

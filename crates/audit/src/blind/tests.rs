@@ -51,7 +51,8 @@ fn reading(name: &'static str, level: f64) -> Reading {
         texts: None,
         queries: None,
         view,
-        documents: (0..ROWS).map(Some).collect(),
+        documents: (0..ROWS).collect(),
+        canaries: Vec::new(),
         seed: 7,
     };
     Reading { name, subject }

@@ -1,7 +1,7 @@
-//! Rows that are no documents, looked for.
+//! Documents whose scores readers know, looked for.
 //!
-//! A client checks answers by canaries, rows whose scores it knows. A server that can tell them
-//! answers for them truthfully and lies about the rest. Each trick gives every row a number, from
+//! Whoever searches checks answers by canaries, documents whose scores it knows. A server that can tell
+//! them answers for them truthfully and lies about the rest. Each trick gives every row a number, from
 //! the stored rows and a log of requests in which queries are repeated:
 //!
 //! | trick | number |
@@ -39,6 +39,8 @@ use crate::view::{Release, SeenRequest};
 
 const NAME: &str = "canaries";
 
+const TITLE: &str = "Whether documents that check answers can be told";
+
 /// Fewest canaries, and fewest documents, that a figure is given for.
 const FEWEST: usize = 20;
 
@@ -57,46 +59,56 @@ struct Trick {
     numbers: Vec<f64>,
 }
 
-/// Whether the server can tell canaries from documents.
+/// Whether the server can tell canaries from other documents.
 ///
 /// # Errors
 /// None so far.
 pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Section> {
-    let mut section = Section::new(NAME, "Whether rows that are no documents can be told");
     if let Some(note) = without_rows(subject) {
+        let mut section = Section::new(NAME, TITLE);
         section.notes.push(note);
         return Ok(section);
-    }
-    let is_canary: Vec<bool> = subject.documents.iter().map(Option::is_none).collect();
-    let canaries = is_canary.iter().filter(|&&is| is).count();
-    if canaries < FEWEST || is_canary.len() - canaries < FEWEST {
-        section.notes.push(format!(
-            "Not measured: {canaries} canaries among {} rows are too few to count.",
-            is_canary.len()
-        ));
-        return Ok(section);
-    }
-    if subject.view.requests.is_empty() {
-        section.notes.push(
-            "No requests were recorded: only stored rows were looked at. Sample queries would show \
-             whether canaries are used as documents are."
-                .to_owned(),
-        );
     }
     progress("canaries");
     let older = subject.view.releases.len().checked_sub(2);
     let older = older.map(|at| &subject.view.releases[at]);
-    let tricks = tricks(subject.release(), older, &subject.view.requests, subject.seed);
-    section.findings = findings(&tricks, &is_canary, subject.seed);
+    Ok(look(subject.release(), older, &subject.view.requests, &subject.canaries, subject.seed))
+}
+
+/// Looks for canaries among the rows of a release, with an older one and a log of requests where there
+/// are such. `is_canary` has the truth, row by row, of which the attacker is told one half.
+pub fn look(
+    release: &Release,
+    older: Option<&Release>,
+    requests: &[SeenRequest],
+    is_canary: &[bool],
+    seed: u64,
+) -> Section {
+    let mut section = Section::new(NAME, TITLE);
+    let rows = release.rows.rows();
+    let canaries = is_canary.iter().filter(|&&is| is).count();
+    if canaries < FEWEST || rows - canaries < FEWEST {
+        section.notes.push(format!(
+            "Not measured: {canaries} canaries among {rows} rows are too few to count."
+        ));
+        return section;
+    }
+    if requests.is_empty() {
+        section.notes.push(
+            "No requests were recorded: only stored rows were looked at. Sample queries would show \
+             whether canaries are used as other documents are."
+                .to_owned(),
+        );
+    }
+    section.findings = findings(&tricks(release, older, requests, seed), is_canary, seed);
     section.rest_on(1.0, |finding| finding.part("trick").is_some() && finding.metric == "auc");
     section.notes.push(format!(
-        "{canaries} of {} rows are canaries, {} requests were looked at. The attacker is told half of the \
-         canaries and looks for the others, by the trick that found the first half best and by all of them \
-         together.",
-        is_canary.len(),
-        subject.view.requests.len()
+        "{canaries} of {rows} rows are canaries, documents that a key chose; {} requests were looked at. \
+         The attacker is told half of the canaries and looks for the others, by the trick that found \
+         the first half best and by all of them together.",
+        requests.len()
     ));
-    Ok(section)
+    section
 }
 
 /// All tricks that what the server has allows.

@@ -176,8 +176,7 @@ fn add_directions(
     for (order, sent) in [("distance", false), ("sent", true)] {
         let places = |request: &Request| -> (Vec<usize>, Vec<usize>) {
             let rows = if sent { request.as_sent() } else { request.ranked.clone() };
-            let documents = rows.iter().map(|&row| subject.documents[row]);
-            (documents.map(|it| it.expect("a candidate is a document")).collect(), rows)
+            (rows.iter().map(|&row| subject.documents[row]).collect(), rows)
         };
         let asked: Vec<(Vec<usize>, Vec<usize>)> = requests.iter().map(places).collect();
         for estimator in Estimator::ALL {

@@ -48,8 +48,7 @@ struct Game {
     open_set: Option<[f64; 2]>,
 }
 
-/// Two releases of `rows` documents each, `percent` of them in both, with the same canaries, not yet
-/// rounded.
+/// Two releases of `rows` documents each, `percent` of them in both, not yet rounded.
 fn releases(
     population: &Population,
     rows: usize,
@@ -59,13 +58,8 @@ fn releases(
 ) -> [Snapshot; 2] {
     let common = rows * percent / 100;
     let drawn = sample(population.len(), 2 * rows - common, rng);
-    // Canaries stay, as many to a document as there are.
-    let canaries = population.canaries();
-    let count = canaries.len() * rows / population.len().max(1);
-    let kept: Vec<usize> =
-        sample(canaries.len(), count, rng).into_iter().map(|at| canaries.start + at).collect();
     [&drawn[..rows], &drawn[rows - common..]]
-        .map(|documents| population.release(&[documents, &kept].concat(), keying, rng))
+        .map(|documents| population.release(documents, keying, rng))
 }
 
 /// Stores two releases in a format, and matches their rows with what the paper grants.

@@ -23,10 +23,7 @@ pub const REPETITIONS: usize = 200;
 /// taken from.
 const AREA_PAIRS: usize = 4_000;
 
-/// Stands for the document of a canary.
-pub const CANARY: usize = usize::MAX;
-
-/// Documents to make releases from, and after them canaries.
+/// Documents to make releases from.
 #[derive(Clone, Debug)]
 pub struct Population {
     /// `u` of each.
@@ -37,7 +34,7 @@ pub struct Population {
     pub cells: Vec<u32>,
     /// How releases of it are keyed.
     pub family: KeyFamily,
-    /// The document of each, or [`CANARY`].
+    /// The document of each.
     names: Vec<usize>,
 }
 
@@ -66,35 +63,25 @@ impl Population {
 
     /// The stored rows of an audit, to make other releases like the real one from.
     pub fn of(subject: &Subject) -> Self {
-        let documents: Vec<usize> =
-            subject.documents.iter().map(|document| document.unwrap_or(CANARY)).collect();
-        Self::of_rows(subject.release(), &documents, subject.keys)
+        Self::of_rows(subject.release(), &subject.documents, subject.keys)
     }
 
     /// Stored rows, with the document of each. A row under a key and another key on top is a row under
-    /// a key, so releases of stored rows are what a change of keys makes of them, canaries and all.
+    /// a key, so releases of stored rows are what a change of keys makes of them.
     pub fn of_rows(release: &Release, documents: &[usize], family: KeyFamily) -> Self {
-        let (mut order, canaries): (Vec<usize>, Vec<usize>) =
-            (0..documents.len()).partition(|&row| documents[row] != CANARY);
-        order.extend(canaries);
-        let nothing = || Matrix::zeros(order.len(), 1);
+        let nothing = || Matrix::zeros(documents.len(), 1);
         Self {
-            prefixes: release.prefixes.as_ref().map_or_else(nothing, |held| held.select(&order)),
-            residuals: release.rows.select(&order),
-            cells: order.iter().map(|&row| release.cells[row]).collect(),
+            prefixes: release.prefixes.clone().unwrap_or_else(nothing),
+            residuals: release.rows.clone(),
+            cells: release.cells.clone(),
             family,
-            names: order.iter().map(|&row| documents[row]).collect(),
+            names: documents.to_vec(),
         }
     }
 
     /// Number of documents.
     pub fn len(&self) -> usize {
-        self.names.iter().take_while(|&&name| name != CANARY).count()
-    }
-
-    /// The numbers of canaries.
-    pub fn canaries(&self) -> std::ops::Range<usize> {
-        self.len()..self.names.len()
+        self.names.len()
     }
 
     /// Whether there is no document.
@@ -174,7 +161,7 @@ fn random_directions(rows: &Matrix, rng: &mut impl Rng) -> Matrix {
 pub struct Snapshot {
     /// What the server has.
     pub release: Release,
-    /// The document of each row, or [`CANARY`].
+    /// The document of each row.
     pub documents: Vec<usize>,
 }
 
@@ -251,10 +238,9 @@ pub fn groups(first: &Release, second: &Release, grant: Grant) -> Vec<Group> {
 pub struct Truth(Vec<Option<usize>>);
 
 impl Truth {
-    /// From the documents of the rows of both releases; canaries have none.
+    /// From the documents of the rows of both releases.
     pub fn new(first: &[usize], second: &[usize]) -> Self {
-        let rows = second.iter().enumerate().filter(|(_, document)| **document != CANARY);
-        let rows: HashMap<usize, usize> = rows.map(|(row, &document)| (document, row)).collect();
+        let rows: HashMap<usize, usize> = second.iter().copied().zip(0..).collect();
         Self(first.iter().map(|document| rows.get(document).copied()).collect())
     }
 

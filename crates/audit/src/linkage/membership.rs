@@ -95,13 +95,13 @@ struct View {
 /// When a decomposition does not converge.
 fn by_lengths(
     subject: &Subject,
-    rows: &[Option<usize>],
+    rows: &[usize],
     members: &[usize],
     outsiders: &[usize],
     suspects: usize,
 ) -> anyhow::Result<Vec<View>> {
     let Some(given) = &subject.given else { return Ok(Vec::new()) };
-    let stored: Vec<usize> = members.iter().filter_map(|&member| rows[member]).collect();
+    let stored: Vec<usize> = members.iter().map(|&member| rows[member]).collect();
     let view = |read: foreign::View| {
         let (rows, natives) = read.rows_and_vectors();
         let lengths = |of: &Matrix, which: &[usize]| Matrix::new(1, of.select(which).norms());
@@ -124,14 +124,14 @@ fn by_lengths(
 /// When a decomposition does not converge.
 fn by_pairs(
     subject: &Subject,
-    rows: &[Option<usize>],
+    rows: &[usize],
     members: &[usize],
     outsiders: &[usize],
     suspects: usize,
 ) -> anyhow::Result<Option<View>> {
     let one_key = subject.release().cells.iter().all(|&cell| cell == 0);
     let Some(given) = subject.given.as_ref().filter(|_| one_key) else { return Ok(None) };
-    let row = |&member: &usize| rows[member].expect("members are stored");
+    let row = |&member: &usize| rows[member];
     let widest = given.rows.width().max(given.coordinates.width());
     let shown: Vec<usize> = members[suspects..].iter().take(4 * widest).copied().collect();
     if shown.len() < FEWEST_PAIRS {
@@ -166,11 +166,8 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         return Ok(section);
     }
     let count = subject.vectors.rows();
-    let rows = rows_of_documents(&subject.documents, count);
-    let order: Vec<usize> = sample(count, count, &mut generator(subject.seed, 160))
-        .into_iter()
-        .filter(|&document| rows[document].is_some())
-        .collect();
+    let rows = rows_of_documents(&subject.documents);
+    let order = sample(count, count, &mut generator(subject.seed, 160));
     if order.len() < 200 {
         section.notes.push(format!(
             "Not measured: of {} stored documents one false alarm in a hundred cannot be seen.",
@@ -244,7 +241,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
 
 fn views(
     subject: &Subject,
-    rows: &[Option<usize>],
+    rows: &[usize],
     members: &[usize],
     outsiders: &[usize],
     suspects: usize,
@@ -260,7 +257,7 @@ fn views(
     };
     // Lengths are of all members; whole rows, which are compared with each other, of some.
     let (some, others) = members.split_at(MOST_ROWS.min(members.len()));
-    let row = |&member: &usize| rows[member].expect("members are stored");
+    let row = |&member: &usize| rows[member];
     let member_rows: Vec<usize> = some.iter().map(row).collect();
     let residuals = subject.residuals();
     let mut stored = release.rows.select(&member_rows);

@@ -7,7 +7,7 @@
 //! - [`candidates`], [`active_cells`]: what a request for candidates says of the query, and a log of
 //!   them of what is asked;
 //! - [`membership`]: whether a document is stored at all;
-//! - [`canaries`]: which rows are no documents.
+//! - [`canaries`]: which rows readers check answers by.
 //!
 //! [`requests`] makes the requests of sample queries, [`directions`] reads queries out of them.
 //! [`game`] makes pairs of releases and counts hits, [`format`](mod@format) rounds them, and

@@ -52,7 +52,8 @@ pub(super) fn subject(
         texts: None,
         queries: Some(queries),
         view: ServerView { releases: vec![release], requests: Vec::new() },
-        documents: order.into_iter().map(Some).collect(),
+        documents: order,
+        canaries: Vec::new(),
         seed: 6,
     }
 }

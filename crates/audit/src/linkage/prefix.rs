@@ -77,15 +77,13 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     };
 
     let release = subject.release();
-    let rows = same_key::rows_of_documents(&subject.documents, documents);
-    let (seen, seen_rows): (Vec<usize>, Vec<usize>) =
-        (0..probes.len()).filter_map(|at| Some((at, rows[probes[at]]?))).unzip();
-    let seen_truth: Vec<Vec<u32>> = seen.iter().map(|&at| truth[at].clone()).collect();
-    for (metric, name) in RANKINGS.into_iter().filter(|_| !seen.is_empty()) {
-        if let Some(found) = neighbours_by_prefix(release, &seen_rows, metric) {
+    let rows = same_key::rows_of_documents(&subject.documents);
+    let seen: Vec<usize> = probes.iter().map(|&probe| rows[probe]).collect();
+    for (metric, name) in RANKINGS {
+        if let Some(found) = neighbours_by_prefix(release, &seen, metric) {
             let found = same_key::documents_of_rows(&subject.documents, &found);
             let setting = format!("seen-by=server,rank-by={name}");
-            section.findings.push(finding(setting, &shares(&seen_truth, &found)));
+            section.findings.push(finding(setting, &shares(&truth, &found)));
         }
     }
     section.rest_on(1.0, |_| true);

@@ -10,7 +10,7 @@ use shard_geometry::OrthogonalKey;
 use super::features::nearest_links;
 use super::format::Format;
 use super::game::{
-    CANARY, Grant, Group, Keying, Population, Snapshot, Truth, is_fixed_point, round_to_fixed_point,
+    Grant, Group, Keying, Population, Snapshot, Truth, is_fixed_point, round_to_fixed_point,
 };
 use super::linker::{Linker, Outcome, PROBES, Pair, conclude, play, report};
 use super::{pooled, unfit};
@@ -60,15 +60,14 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         );
     }
     section.notes.push(
-        "The second release keeps documents, canaries, cells and fixed point; keys, order and cell \
-         numbers are fresh. The attacker is granted no correspondence of cells. Only documents are \
-         counted."
+        "The second release keeps documents, cells and fixed point; keys, order and cell numbers are \
+         fresh. The attacker is granted no correspondence of cells."
             .to_owned(),
     );
     Ok(section)
 }
 
-/// The rows of a release under fresh keys, canaries among them.
+/// The rows of a release under fresh keys.
 fn released_again(
     subject: &Subject,
     first: &Release,
@@ -168,7 +167,7 @@ fn observed(subject: &Subject, section: &mut Section) -> Option<(Release, Vec<us
         chosen = sample(chosen.len(), LIMIT, &mut generator(subject.seed, 120));
         section.notes.push(format!("Measured on a random sample of {LIMIT} rows."));
     }
-    let documents = chosen.iter().map(|&row| subject.documents[row].unwrap_or(CANARY)).collect();
+    let documents = chosen.iter().map(|&row| subject.documents[row]).collect();
     Some((part(release, &chosen), documents))
 }
 
@@ -354,16 +353,14 @@ mod tests {
     }
 
     #[test]
-    fn another_release_has_as_many_canaries_in_every_cell() {
-        let mut subject = planted::subject(400, 24, 8, 4, 0.7, false);
-        // Forty rows stop being documents.
-        subject.documents[..40].fill(None);
+    fn another_release_has_every_document_in_a_cell_of_the_same_size() {
+        let subject = planted::subject(400, 24, 8, 4, 0.7, false);
         let (first, documents) = observed(&subject, &mut Section::new("", "")).unwrap();
         let second = released_again(&subject, &first, &documents, &mut generator(1, 1));
         let sizes =
             |release: &Release| -> Vec<usize> { release.members().iter().map(Vec::len).collect() };
         assert_eq!(sizes(&second.release), sizes(&first));
-        assert_eq!(Truth::new(&documents, &second.documents).common().count(), 360);
+        assert_eq!(Truth::new(&documents, &second.documents).common().count(), 400);
     }
 
     #[test]

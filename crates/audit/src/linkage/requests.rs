@@ -40,13 +40,12 @@ impl Request {
 /// When a decomposition does not converge.
 pub fn requests(subject: &Subject, queries: &Matrix) -> Result<Vec<Request>> {
     let count = CANDIDATES.min(subject.vectors.rows() / 4).max(1);
-    let rows = rows_of_documents(&subject.documents, subject.vectors.rows());
+    let rows = rows_of_documents(&subject.documents);
     let prefixes = coordinates_of(subject, queries)?.columns(0..subject.prefix_width);
     let found = nearest(&prefixes, &subject.prefixes(), count, Metric::Distance);
     let request = |documents: Vec<u32>| {
-        let stored = documents.into_iter().map(|document| document as usize);
-        let stored = stored.filter_map(|document| Some((document, rows[document]?)));
-        let (documents, ranked) = stored.unzip();
+        let documents: Vec<usize> = documents.into_iter().map(|it| it as usize).collect();
+        let ranked = documents.iter().map(|&document| rows[document]).collect();
         Request { documents, ranked }
     };
     Ok(found.into_iter().map(request).collect())
@@ -108,7 +107,7 @@ mod tests {
         for (at, request) in requests.iter().enumerate() {
             assert_eq!(request.ranked.len(), 75);
             assert_eq!(request.documents[0], 3 * at, "the query's own document is nearest");
-            assert_eq!(subject.documents[request.ranked[0]], Some(3 * at));
+            assert_eq!(subject.documents[request.ranked[0]], 3 * at);
             assert!(request.as_sent().is_sorted() && !request.ranked.is_sorted());
         }
     }

@@ -46,19 +46,15 @@ pub fn chance(cells: &[u32], probes: &[usize]) -> f64 {
 }
 
 /// The row of every document.
-pub(crate) fn rows_of_documents(documents: &[Option<usize>], count: usize) -> Vec<Option<usize>> {
-    let mut rows = vec![None; count];
-    for (row, document) in documents.iter().enumerate() {
-        if let Some(document) = document {
-            rows[*document] = Some(row);
-        }
-    }
+pub(crate) fn rows_of_documents(documents: &[usize]) -> Vec<usize> {
+    let mut rows = vec![0; documents.len()];
+    documents.iter().enumerate().for_each(|(row, &document)| rows[document] = row);
     rows
 }
 
-/// Rows as documents; a canary is none of them.
-pub(crate) fn documents_of_rows(documents: &[Option<usize>], found: &[Vec<u32>]) -> Vec<Vec<u32>> {
-    let document = |&row: &u32| documents[row as usize].map_or(u32::MAX, |it| it as u32);
+/// Rows as documents.
+pub(crate) fn documents_of_rows(documents: &[usize], found: &[Vec<u32>]) -> Vec<Vec<u32>> {
+    let document = |&row: &u32| documents[row as usize] as u32;
     found.iter().map(|rows| rows.iter().map(document).collect()).collect()
 }
 
@@ -74,10 +70,10 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         return Ok(section);
     }
     let (count, release) = (subject.vectors.rows(), subject.release());
-    let rows = rows_of_documents(&subject.documents, count);
+    let rows = rows_of_documents(&subject.documents);
     let probes: Vec<(usize, usize)> = sample(count, PROBES, &mut generator(subject.seed, 110))
         .into_iter()
-        .filter_map(|document| Some((document, rows[document]?)))
+        .map(|document| (document, rows[document]))
         .collect();
     if count < 50 || probes.len() < 25 {
         section
@@ -93,9 +89,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     let residual_truth = neighbours_of(&subject.residuals(), &documents, Metric::Cosine);
     progress("same-key-neighbours: rows of one key");
     let found = documents_of_rows(&subject.documents, &neighbours_under_key(release, &probe_rows));
-    // A document that was never stored shares a key with nothing.
-    let cells: Vec<u32> =
-        rows.iter().map(|row| row.map_or(u32::MAX, |row| release.cells[row])).collect();
+    let cells: Vec<u32> = rows.iter().map(|&row| release.cells[row]).collect();
     let chance = chance(&cells, &documents);
     let random = chance.min(DEPTH as f64 / (count - 1) as f64);
     for (metric, values, chance) in [

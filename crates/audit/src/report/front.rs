@@ -325,23 +325,6 @@ impl Strongest {
     }
 }
 
-/// Why the server has more rows than there are documents; nothing where it has not.
-pub fn canaries(report: &Report) -> Option<String> {
-    let is_own = matches!(report.metadata.kind, Kind::Cells | Kind::Micro);
-    let counted = report.sections.iter().filter(|_| is_own).flat_map(|it| &it.findings);
-    let stored =
-        counted.filter(|it| it.metric == "stored_rows").map(|it| it.value as usize).next()?;
-    let canaries = stored.checked_sub(report.metadata.documents).filter(|&count| count > 0)?;
-    let rows = if canaries == 1 { "row is a canary" } else { "rows are canaries" };
-    Some(format!(
-        "The server holds {} rows for {} documents: {} {rows}, which no document stands behind. The client \
-         mixes them into requests to catch a server that lies, and the server is not told which they are.",
-        figure::count(stored),
-        figure::count(report.metadata.documents),
-        figure::count(canaries)
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::channels::{CHANNELS, Scope};

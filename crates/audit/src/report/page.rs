@@ -34,7 +34,6 @@ pub fn html(report: &Report) -> String {
             verdict => front::verdict(report),
             tally => front::tally(report),
             strongest => front::Strongest::of(report),
-            canaries => front::canaries(report),
             counts => Counted::of(report),
             front => ranked(report),
             own => lines(&|scope| scope.is_attack()),

@@ -168,18 +168,6 @@ fn what_stayed_hidden_follows_from_what_is_audited() {
 }
 
 #[test]
-fn canaries_are_explained_where_there_are_more_rows_than_documents() {
-    let mut report = report();
-    assert_eq!(front::canaries(&report), None);
-    report.sections.push(shape::of_cells(&[300, 216], 12, 7));
-    let explained = front::canaries(&report).expect("more rows than documents");
-    assert!(explained.contains("516 rows for 500 documents: 16 rows are canaries"), "{explained}");
-    assert_eq!(page::html(&report).matches("16 rows are canaries").count(), 1);
-    report.metadata.kind = Kind::Foreign;
-    assert_eq!(front::canaries(&report), None);
-}
-
-#[test]
 fn a_plot_of_many_lines_becomes_several_pictures() {
     let mut report = report();
     report.sections.truncate(1);

@@ -64,7 +64,7 @@ impl Scene {
 
         // Rows of the release that are of documents the attacker does not have.
         let release = subject.release();
-        let owned_row = |row: &usize| subject.documents[*row].is_some_and(|at| owned[at]);
+        let owned_row = |row: &usize| owned[subject.documents[*row]];
         let members = release.members().into_iter();
         let members: Vec<Vec<usize>> =
             members.map(|rows| rows.into_iter().filter(owned_row).collect()).collect();
@@ -90,7 +90,7 @@ impl Scene {
         let known = &rest[..rest.len().min(pairs)];
 
         let documents_of = |rows: &[usize]| -> Vec<usize> {
-            rows.iter().filter_map(|&row| subject.documents[row]).collect()
+            rows.iter().map(|&row| subject.documents[row]).collect()
         };
         let known_pairs =
             (release.rows.select(known), subject.coordinates.select(&documents_of(known)));

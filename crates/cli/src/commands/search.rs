@@ -254,10 +254,7 @@ fn explanation(answer: &Answer) -> String {
     let t = &cost.timings;
     let mut saw = vec![
         (Leak::ActiveCells, format!("{} cells", cost.active_cells)),
-        (
-            Leak::CandidateHandles,
-            format!("{} rows, {} of them canaries", cost.candidates + cost.canaries, cost.canaries),
-        ),
+        (Leak::CandidateHandles, format!("{} rows", cost.candidates)),
         (
             Leak::RequestShape,
             format!("{} up, {} down", bytes(cost.bytes_up as f64), bytes(cost.bytes_down as f64)),
@@ -272,8 +269,7 @@ fn explanation(answer: &Answer) -> String {
     }
     #[cfg(feature = "slots")]
     if cost.plan.is_none() {
-        let scores = cost.candidates + cost.canaries;
-        saw.push((Leak::PrefixScores, format!("{scores} scores")));
+        saw.push((Leak::PrefixScores, format!("{} scores", cost.candidates)));
     }
     let mut lines = vec![
         format!(
@@ -293,8 +289,8 @@ fn explanation(answer: &Answer) -> String {
             cost.response_ciphertexts
         ),
         format!(
-            "  scores  rounded to {:.1e} (error below {:.1e})",
-            answer.precision, answer.error_bound
+            "  scores  rounded to {:.1e} (error below {:.1e}); {} of {} documents are canaries",
+            answer.precision, answer.error_bound, cost.canaries, cost.candidates
         ),
     ];
     lines.push(format!("  plan    {}", plan_in_words(cost)));

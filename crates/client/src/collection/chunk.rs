@@ -324,9 +324,14 @@ pub(super) fn is_half(values: &[f32]) -> bool {
 
 /// The value of a chunk's vectors.
 pub(crate) fn encode_vectors(values: &[f32], width: usize) -> Vec<u8> {
+    encode_vectors_in(values, width, is_half(values))
+}
+
+/// As [`encode_vectors`], in half precision or single.
+pub(super) fn encode_vectors_in(values: &[f32], width: usize, in_half: bool) -> Vec<u8> {
     let mut writer = Writer::new(VECTORS_VERSION);
     writer.u64(width as u64);
-    if is_half(values) {
+    if in_half {
         writer.bytes.push(2);
         writer.bytes.reserve(values.len() * 2);
         values.iter().for_each(|&v| writer.bytes.extend(f16::from_f32(v).to_le_bytes()));
@@ -340,6 +345,14 @@ pub(crate) fn encode_vectors(values: &[f32], width: usize) -> Vec<u8> {
 
 /// Reads the vectors of a chunk.
 pub(crate) fn decode_vectors(bytes: &[u8], width: usize) -> Result<Vec<f32>, PayloadError> {
+    decode_vectors_in(bytes, width).map(|(values, _)| values)
+}
+
+/// As [`decode_vectors`], and whether they were in half precision.
+pub(super) fn decode_vectors_in(
+    bytes: &[u8],
+    width: usize,
+) -> Result<(Vec<f32>, bool), PayloadError> {
     let mut reader = Reader::new(bytes, VECTORS_VERSION)?;
     let found = reader.size()?;
     let [precision] = reader.array()?;
@@ -362,5 +375,5 @@ pub(crate) fn decode_vectors(bytes: &[u8], width: usize) -> Result<Vec<f32>, Pay
     if !all_finite(&values) {
         return Err(PayloadError::Invalid("a coordinate that is no number".into()));
     }
-    Ok(values)
+    Ok((values, precision == 2))
 }

@@ -10,8 +10,8 @@ use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
 use shard_protocol::{Epoch, RowHandle};
 
-use super::canaries::{Canaries, draw_first};
-use super::chunk::RoutingRows;
+use super::canaries::{Canaries, Choice};
+use super::chunk::{RoutingRows, is_half};
 use super::journal::Journal;
 use super::rotated::record_of;
 use super::rows::stored_vectors_of;
@@ -145,8 +145,6 @@ pub(super) struct Layout<'a> {
     pub(super) ids: &'a [String],
     pub(super) vectors: &'a VectorSet,
     pub(super) spans: &'a [(u32, Range<usize>)],
-    /// Those that go over to the epoch; none before the first.
-    pub(super) canaries: Option<&'a Canaries>,
 }
 
 /// A collection that goes over to another epoch.
@@ -156,7 +154,6 @@ struct Held {
     epoch: Epoch,
     ids: Vec<String>,
     rows: RoutingRows,
-    canaries: Canaries,
     vectors: VectorSet,
     spans: Vec<(u32, Range<usize>)>,
 }
@@ -172,8 +169,8 @@ impl Held {
         };
         let ids = index.ids().map(str::to_owned).collect();
         let spans = index.chunks().iter().map(span).collect();
-        let (rows, canaries) = index.into_parts();
-        Ok(Self { epoch: model.epoch(), model: Some(model), ids, rows, canaries, vectors, spans })
+        let rows = index.into_rows();
+        Ok(Self { epoch: model.epoch(), model: Some(model), ids, rows, vectors, spans })
     }
 
     fn next_epoch(&self, rng: &mut impl CryptoRng) -> SaltedEpoch {
@@ -202,12 +199,7 @@ impl Held {
         rng: &mut impl CryptoRng,
     ) -> Result<NewEpoch, ClientError> {
         let epoch = fitted.0.epoch();
-        let layout = Layout {
-            ids: &self.ids,
-            vectors: &self.vectors,
-            spans: &self.spans,
-            canaries: Some(&self.canaries),
-        };
+        let layout = Layout { ids: &self.ids, vectors: &self.vectors, spans: &self.spans };
         let late = match drift {
             Drift::Fitted => &[][..],
             Drift::Kept(_) => &self.rows.late,
@@ -221,8 +213,7 @@ impl Held {
 }
 
 /// Begins an epoch: writes the model, canaries, and what routing needs of every row under its keys
-/// and names. `late` says which rows came after the fit; none, if it is empty. Canaries go over to
-/// a new epoch as documents do: the same vectors under other keys and names.
+/// and names. `late` says which rows came after the fit; none, if it is empty.
 pub(super) fn write_epoch(
     transaction: &mut Transaction<'_>,
     (model, placed): (Model, Placed),
@@ -237,18 +228,12 @@ pub(super) fn write_epoch(
     let mut in_use = std::collections::HashSet::with_capacity(layout.ids.len());
     let handles: Vec<RowHandle> =
         layout.ids.iter().map(|id| assign_handle(&keys, id, None, 0, &mut in_use)).collect();
-    let mut canaries = Canaries::none(&model);
-    match layout.canaries {
-        None => {
-            let made = draw_first(&model, &keys, layout.vectors, &placed, rng)?;
-            canaries.add(&model, &keys, made, None, &mut in_use, rng)?;
-        }
-        Some(kept) => {
-            let words: Vec<String> = kept.rows.ids.iter().map(str::to_owned).collect();
-            let made = kept.vectors.clone();
-            canaries.add(&model, &keys, made, Some(&words), &mut in_use, rng)?;
-        }
-    }
+    let chosen = Choice::new(&model, &keys).among(&handles);
+    let canaries = Canaries::new(
+        chosen.iter().map(|&row| handles[row]).collect(),
+        chosen.iter().flat_map(|&row| layout.vectors.row(row)).copied().collect(),
+        is_half(layout.vectors.values()),
+    );
     transaction.begin_epoch(epoch)?;
     transaction.put(Slot::Model, &model.encode(), rng)?;
     transaction.put(Slot::Canaries, &canaries.encode(model.split().width()), rng)?;

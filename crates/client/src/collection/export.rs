@@ -2,7 +2,7 @@
 //!
 //! It holds the secret of the present epoch in place of the master secret, and of the owner's vault
 //! what searching needs, sealed under a key of the epoch as it is: model, canaries and routing, or the
-//! head and the places of a blind one's blocks; no vectors and no settings. Whoever has it can do what
+//! head and the places of a blind one's blocks. It has no settings, and no vectors but the canaries'. Whoever has it can do what
 //! searching takes: route, rotate or encrypt queries, name rows, read ids and prefixes. It cannot make the keys of another epoch, so the next
 //! [`rekey`](crate::rekey) or [`refit`](crate::refit) revokes it.
 

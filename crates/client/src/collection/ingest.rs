@@ -139,8 +139,7 @@ fn first(
         .zip((0..rows).step_by(capacity))
         .map(|(number, first)| (number, first..rows.min(first + capacity)))
         .collect();
-    let layout =
-        Layout { ids: documents.ids, vectors: documents.vectors, spans: &spans, canaries: None };
+    let layout = Layout { ids: documents.ids, vectors: documents.vectors, spans: &spans };
     let written = plan.writing();
     let drift = write_epoch(&mut transaction, fitted, &layout, Drift::Fitted, &[], &written, rng)?;
     let values_of = |(number, span): &(u32, Range<usize>)| {

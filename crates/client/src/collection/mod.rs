@@ -8,7 +8,7 @@
 //! | module | content |
 //! |---|---|
 //! | `chunk` | rows as they are stored |
-//! | `canaries` | rows that are no documents: how many, and how they come and go |
+//! | `canaries` | documents whose scores readers know beforehand: which, and their vectors |
 //! | `change` | rows put and removed, however they are protected |
 //! | `rotated` | the same chunk by chunk, where they are rotated |
 //! | `ingest`, `delete`, `epoch` | the changes an owner makes |
@@ -289,19 +289,14 @@ impl Collection {
         let cells = model.cells().map(|cells| cells.count());
         let width = model.split().prefix();
         let names = Names::decode(&snapshot.read(Slot::Names)?).map_err(unusable("names"))?;
-        let canaries = Canaries::decode(
-            &snapshot.read(Slot::Canaries)?,
-            width,
-            model.split().width(),
-            cells.is_some(),
-        )
-        .map_err(unusable("canaries"))?;
+        let canaries = Canaries::decode(&snapshot.read(Slot::Canaries)?, model.split().width())
+            .map_err(unusable("canaries"))?;
         let numbers: Vec<u32> = snapshot.root().numbered(Slot::Routing).collect();
         // More rows than fit into the values are not made room for.
         let lengths = numbers.iter().map(|&n| snapshot.root().entries[&Slot::Routing(n)].length);
         let most = lengths.map(u64::from).sum::<u64>() / RoutingRows::least_bytes(width);
         let mut rows = RoutingRows::empty(width, cells.is_some());
-        rows.reserve(names.rows.min(most) as usize + canaries.rows.rows());
+        rows.reserve(names.rows.min(most) as usize);
         let mut chunks: Vec<(u32, usize)> = Vec::with_capacity(numbers.len());
         let decode = |_, bytes: &[u8]| {
             RoutingRows::decode(bytes, width, cells.is_some()).map_err(unusable("routing"))

@@ -85,8 +85,8 @@ impl Collection {
         self.originals.is_some()
     }
 
-    /// The vectors of rows, in their order, those of canaries included. `None` for documents of a
-    /// collection that was opened from a query vault.
+    /// The vectors of rows, in their order. Of a collection that was opened from a query vault, those of
+    /// canaries alone.
     pub(crate) fn vectors(&self, rows: &[u32]) -> Result<Vec<Option<Vec<f32>>>, ClientError> {
         let (index, width) = (&self.index, self.model.split().width());
         let places: BTreeSet<usize> = rows
@@ -100,8 +100,8 @@ impl Collection {
             None => HashMap::new(),
         };
         let vector = |&row: &u32| {
-            if index.is_canary(row) {
-                return Some(index.canary_vector(row, width).to_vec());
+            if let Some(vector) = index.canary_vector(row) {
+                return Some(vector.to_vec());
             }
             let span = index.chunks()[index.chunk_of(row)];
             let values = chunks.get(&span.number)?;

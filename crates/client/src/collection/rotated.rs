@@ -1,19 +1,18 @@
 //! Rows of a rotated collection put and removed, chunk by chunk: what did not change is neither read
 //! nor written.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use rand_core::CryptoRng;
 use shard_geometry::VectorSet;
 use shard_protocol::RowHandle;
 
-use super::canaries::{Canaries, FEWEST, share};
+use super::canaries::{Canaries, Choice, FEWEST};
 use super::change::Written;
-use super::chunk::{RoutingRows, RowRecord, encode_vectors, rows_per_chunk};
+use super::chunk::{RoutingRows, RowRecord, encode_vectors, is_half, rows_per_chunk};
 use super::epoch::SPANS_AT_ONCE;
 use super::rows::{read_vectors, stored_vectors_of, vectors_of};
 use super::{Collection, Names, drift_of, unusable};
-use crate::canary::{Company, below, happens, nearest};
 use crate::drift::ModelDrift;
 use crate::error::ClientError;
 use crate::index::ChunkSpan;
@@ -41,7 +40,7 @@ pub(crate) struct RotatedChange<'v> {
     first_attempt: u32,
 }
 
-/// Where a document is that a canary is made after.
+/// Where a document is that is there after the change.
 #[derive(Clone, Copy)]
 enum Source {
     /// In a row that stays.
@@ -231,7 +230,7 @@ impl<'v> RotatedChange<'v> {
 
     /// Writes what changed.
     pub(super) fn write(&mut self, rng: &mut impl CryptoRng) -> Result<(), ClientError> {
-        let canaries = self.turn_over(rng)?.encode(self.width());
+        let canaries = self.canaries()?.encode(self.width());
         self.transaction.put(Slot::Canaries, &canaries, rng)?;
         let rebuilt = self.rebuild()?;
         write_chunks(&mut self.transaction, &rebuilt, rng)?;
@@ -241,77 +240,47 @@ impl<'v> RotatedChange<'v> {
         Ok(self.transaction.put(Slot::Drift, &self.drift.encode(), rng)?)
     }
 
-    /// Canaries after the change: they come and go as documents do. They are sealed anew with every
-    /// change, so that which value was written does not say whether one of the rows is a canary.
-    fn turn_over(&self, rng: &mut impl CryptoRng) -> Result<Canaries, ClientError> {
+    /// Canaries after the change. They are sealed anew with every change, so that which value was written
+    /// does not say whether one of the documents is a canary.
+    fn canaries(&self) -> Result<Canaries, ClientError> {
         let Collection { index, model, keys, .. } = &self.collection;
-        let mut canaries = index.canaries_apart();
-        let replaced = self.incoming.ids.len() - self.appended.len();
-        let gone = (self.deleted.len() + replaced) as f64 / index.rows() as f64;
-        canaries.retain(self.width(), || !happens(gone, rng));
-        let share = share(model, keys);
-        let coming = 0..self.incoming.ids.len();
-        let stays = (0..index.rows() as u32).filter(|&row| !self.is_edited(row));
-        let mut all: Vec<Source> = stays.map(Source::Held).collect();
-        let held = all.len();
-        all.extend(coming.clone().map(Source::New));
-        let mut after: BTreeMap<usize, usize> =
-            coming.filter(|_| happens(share, rng)).map(|at| (held + at, 1)).collect();
-        for _ in canaries.rows.rows() + after.len()..FEWEST {
-            *after.entry(below(all.len(), rng)).or_default() += 1;
+        let choice = Choice::new(model, keys);
+        let handle = |source: &Source| match source {
+            Source::Held(row) => index.handle(*row),
+            Source::New(at) => self.incoming.handles[*at],
+        };
+        let stays = |rows: &mut dyn Iterator<Item = u32>| -> Vec<Source> {
+            rows.filter(|&row| !self.is_edited(row)).map(Source::Held).collect()
+        };
+        let coming = (0..self.incoming.ids.len()).map(Source::New);
+        let mut chosen = stays(&mut index.canary_rows());
+        chosen.extend(coming.clone());
+        chosen.retain(|source| choice.takes(handle(source)));
+        if chosen.len() < FEWEST {
+            // A small collection: others are chosen beside those that their own word chooses.
+            let mut all = stays(&mut (0..index.rows() as u32));
+            all.extend(coming);
+            let handles: Vec<RowHandle> = all.iter().map(handle).collect();
+            chosen = choice.among(&handles).into_iter().map(|at| all[at]).collect();
         }
-        let made = self.made_after(&all, &after, rng)?;
-        let mut in_use: HashSet<RowHandle> =
-            index.handles().iter().chain(&self.incoming.handles).copied().collect();
-        canaries.add(model, keys, made, None, &mut in_use, rng)?;
-        Ok(canaries)
-    }
-
-    /// Made-up documents, so many after each of some, in the company of those near to it.
-    fn made_after(
-        &self,
-        all: &[Source],
-        after: &BTreeMap<usize, usize>,
-        rng: &mut impl CryptoRng,
-    ) -> Result<Vec<f32>, ClientError> {
-        let (index, width) = (&self.collection.index, self.width());
-        let cell = |at: usize| match all[at] {
-            Source::Held(row) => index.cell(row),
-            Source::New(at) => self.incoming.placed.cells.as_ref().map(|cells| cells[at]),
-        };
-        let prefix = |at: usize| match all[at] {
-            Source::Held(row) => index.prefix(row),
-            Source::New(at) => self.incoming.placed.prefix(at),
-        };
-        // Each with its company, which it is the first of.
-        let companies: Vec<Vec<usize>> = after
-            .keys()
-            .map(|&own| {
-                let near = (0..all.len()).filter(|&at| at != own && cell(at) == cell(own));
-                let near = nearest(prefix(own), near.map(|at| (at, prefix(at))));
-                std::iter::once(own).chain(near).collect()
-            })
-            .collect();
-        let held = |&at: &usize| match all[at] {
-            Source::Held(row) => Some(row),
+        let unknown = |source: &Source| match source {
+            Source::Held(row) => Some(*row).filter(|&row| !index.is_canary(row)),
             Source::New(_) => None,
         };
-        let rows: Vec<u32> = companies.iter().flatten().filter_map(held).collect();
-        let read = self.vectors_of(&rows)?;
-        let mut read = read.chunks_exact(width);
-        let mut made = Vec::with_capacity(after.len() * width);
-        for (company, &count) in companies.iter().zip(after.values()) {
-            let mut values = Vec::with_capacity(company.len() * width);
-            for &at in company {
-                values.extend_from_slice(match all[at] {
-                    Source::Held(_) => read.next().expect("a vector for every row"),
-                    Source::New(at) => self.incoming.vector(at, width),
-                });
-            }
-            let company = Company::new(&self.collection.model, &VectorSet::new(width, values)?);
-            (0..count).for_each(|_| made.extend(company.draw(&[], rng)));
+        let read: Vec<u32> = chosen.iter().filter_map(unknown).collect();
+        let read = self.vectors_of(&read)?;
+        let mut read = read.chunks_exact(self.width());
+        let mut vectors = Vec::with_capacity(chosen.len() * self.width());
+        for source in &chosen {
+            vectors.extend_from_slice(match source {
+                Source::Held(row) => index
+                    .canary_vector(*row)
+                    .unwrap_or_else(|| read.next().expect("a vector for every row")),
+                Source::New(at) => self.incoming.vector(*at, self.width()),
+            });
         }
-        Ok(made)
+        let all_half = index.all_half() && is_half(&self.incoming.vectors);
+        Ok(Canaries::new(chosen.iter().map(handle).collect(), vectors, all_half))
     }
 
     fn is_edited(&self, row: u32) -> bool {

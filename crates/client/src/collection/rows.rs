@@ -36,9 +36,7 @@ pub(crate) fn all_rows(
     watch: &Watch<'_>,
 ) -> Result<RowBatch, ClientError> {
     let Collection { model, index, keys, .. } = collection;
-    let mut values = stored_vectors_of(snapshot, collection)?.into_values();
-    values.extend_from_slice(index.canary_vectors());
-    let vectors = VectorSet::new(model.split().width(), values)?;
+    let vectors = stored_vectors_of(snapshot, collection)?;
     let rows = protect(model, keys, &vectors, index.handles(), index.cells(), watch)?;
     Ok(batch(model, rows))
 }
@@ -180,7 +178,7 @@ pub(super) fn vectors_of(
 /// The documents' own vectors, as they were ingested, by row.
 ///
 /// # Errors
-/// When the vault is empty, or a query vault, which has no vectors.
+/// When the vault is empty, or a query vault, which has vectors of canaries alone.
 pub fn stored_vectors(vault: &Vault) -> Result<VectorSet, ClientError> {
     vault.require_owner("show the documents' vectors")?;
     let snapshot = vault.snapshot()?;
@@ -194,7 +192,7 @@ pub fn stored_vectors(vault: &Vault) -> Result<VectorSet, ClientError> {
 /// The documents as they were ingested: their ids and their vectors, by row.
 ///
 /// # Errors
-/// When the vault is empty, or a query vault, which has no vectors.
+/// When the vault is empty, or a query vault, which has vectors of canaries alone.
 pub fn stored_documents(vault: &Vault) -> Result<(Vec<String>, VectorSet), ClientError> {
     vault.require_owner("show the documents' vectors")?;
     all_documents(vault, &vault.snapshot()?)

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use shard_geometry::{Cells, VectorSet};
 
+use super::canaries::Choice;
 use super::rows::read_vectors;
 use super::{Collection, drift_of, settings_of, unusable};
 use crate::blind::{self, BlindCollection};
@@ -84,9 +85,7 @@ pub(crate) fn verify_commit(
     let collection = Collection::read(vault, snapshot)?;
     verified.documents = collection.index().rows();
     check_names(&collection)?;
-    let made = collection.index().canary_vectors().to_vec();
-    let made = VectorSet::new(collection.model().split().width(), made)?;
-    check_places(&collection, collection.index().rows() as u32, &made)?;
+    check_canaries(&collection)?;
     if owner {
         let chunks: Vec<u32> = collection.index().chunks().iter().map(|c| c.number).collect();
         if !snapshot.root().numbered(Slot::Vectors).eq(chunks) {
@@ -99,7 +98,15 @@ pub(crate) fn verify_commit(
         for span in collection.index().chunks() {
             let width = collection.model().split().width();
             let vectors = VectorSet::new(width, read_vectors(snapshot, span, width)?)?;
-            check_places(&collection, span.first, &vectors)?;
+            check_places(&collection, span.first.., &vectors)?;
+            let canary = |row: u32| collection.index().canary_vector(row);
+            let same = (span.first..).zip(vectors.values().chunks_exact(width));
+            if same.into_iter().any(|(row, own)| canary(row).is_some_and(|held| held != own)) {
+                return Err(contradiction(
+                    "canaries",
+                    "one has a vector that is not its document's",
+                ));
+            }
             let done = u64::from(span.first + span.rows);
             if watch(Progress { done, total }).is_break() {
                 return Err(ClientError::Cancelled);
@@ -130,11 +137,6 @@ fn check_names(collection: &Collection) -> Result<(), ClientError> {
             return Err(contradiction("routing", "a row has a name that its keys do not make"));
         }
     }
-    for (row, word) in (index.rows() as u32..).zip(index.canary_words()) {
-        if keys.canary_handle(word) != index.handle(row) {
-            return Err(contradiction("canaries", "one has a name that its keys do not make"));
-        }
-    }
     Ok(())
 }
 
@@ -148,15 +150,28 @@ fn distance_to(cells: &Cells, cell: u32, prefix: &[f32]) -> f64 {
 /// How often one document may have been replaced within an epoch.
 const ATTEMPTS: u32 = 1 << 20;
 
-/// The rows from `first` on are where the model places these vectors.
+/// The canaries are those that the keys choose, and their vectors are of these documents.
+fn check_canaries(collection: &Collection) -> Result<(), ClientError> {
+    let Collection { index, model, keys, .. } = collection;
+    let rows: Vec<u32> = index.canary_rows().collect();
+    let chosen = Choice::new(model, keys).among(index.handles());
+    if !rows.iter().map(|&row| row as usize).eq(chosen) {
+        return Err(contradiction("canaries", "they are not those that the keys choose"));
+    }
+    let vectors = rows.iter().filter_map(|&row| index.canary_vector(row)).flatten();
+    let vectors = VectorSet::new(model.split().width(), vectors.copied().collect())?;
+    check_places(collection, rows.into_iter(), &vectors)
+}
+
+/// These rows are where the model places these vectors.
 fn check_places(
     collection: &Collection,
-    first: u32,
+    rows: impl Iterator<Item = u32>,
     vectors: &VectorSet,
 ) -> Result<(), ClientError> {
     let Collection { index, model, .. } = collection;
     let placed = model.place(vectors)?;
-    for (at, row) in (first..).take(vectors.rows()).enumerate() {
+    for (at, row) in rows.take(vectors.rows()).enumerate() {
         let recorded = index.prefix(row);
         let square = |x: f32| f64::from(x) * f64::from(x);
         let norm = |values: &[f32]| values.iter().copied().map(square).sum::<f64>().sqrt();

@@ -123,8 +123,7 @@ pub(super) fn recall(
         .map(|query| model.route_query(&model.project_query(&query.vector)))
         .collect();
     let width = model.split().prefix();
-    let (prefixes, norms) = index.of_documents();
-    let router = FlatRouter::new(width, prefixes, norms)?;
+    let router = FlatRouter::new(width, index.prefixes(), index.residual_norms())?;
     // One more, since a query must not find the document it was made from.
     let lists = router.shortlist(&queries, model.candidates() + 1)?;
     let neighbours = true_neighbours(vectors, &sample, NEIGHBOURS, Work::unwatched())?;

@@ -139,7 +139,7 @@ fn index(placed: &crate::model::Placed) -> Index {
         });
     }
     let count = rows.rows();
-    let canaries = Canaries { rows: rows.none(), vectors: Vec::new() };
+    let canaries = Canaries::new(Vec::new(), Vec::new(), false);
     Index::new(rows, &[(0, count)], None, canaries, 0).unwrap()
 }
 

@@ -20,15 +20,17 @@ fn rows(numbers: impl Iterator<Item = u32>, cells: Option<u32>) -> RoutingRows {
     rows
 }
 
-fn canaries(cells: Option<u32>) -> Canaries {
-    Canaries { rows: rows(9..11, cells), vectors: vec![0.5; 14] }
+/// Rows 4 and 7, with vectors of width two.
+fn canaries() -> Canaries {
+    let handles = [7, 4].map(|row| RowHandle(row << 32)).to_vec();
+    Canaries::new(handles, vec![7.0, 0.5, 4.0, 0.5], true)
 }
 
 fn index(cells: Option<u32>) -> Index {
     // Numbers of chunks have gaps: the chunks between were emptied.
     let count = cells.map(|cells| cells as usize);
     let chunks = [(0, 4), (7, 1), (8, 4)];
-    Index::new(rows(0..9, cells), &chunks, count, canaries(cells), 3).unwrap()
+    Index::new(rows(0..9, cells), &chunks, count, canaries(), 3).unwrap()
 }
 
 #[test]
@@ -47,13 +49,11 @@ fn an_index_has_the_rows_of_its_chunks_in_order() {
         }
         assert_eq!(index.cells().is_some(), cells.is_some());
         assert_eq!(index.members(), cells.map(|_| vec![5, 4]));
-        // Canaries are routed with the documents and are none of them.
-        assert_eq!((index.canaries(), index.handles().len()), (2, 11));
-        assert!((0..11).all(|row| index.is_canary(row) == (row > 8)));
-        assert_eq!(index.residual_norms().len(), 11);
-        assert_eq!(index.of_documents().1, &index.residual_norms()[..9]);
-        let (documents, apart) = index.into_parts();
-        assert_eq!((documents, apart.rows), (rows(0..9, cells), rows(9..11, cells)));
+        assert!(index.canary_rows().eq([4, 7]) && index.canaries() == 2);
+        assert!((0..9).all(|row| index.is_canary(row) == (row == 4 || row == 7)));
+        assert_eq!(index.canary_vector(4), Some(&[4.0, 0.5][..]));
+        assert_eq!((index.canary_vector(5), index.all_half()), (None, true));
+        assert_eq!(index.into_rows(), rows(0..9, cells));
     }
 }
 
@@ -71,12 +71,15 @@ fn every_row_is_found_in_its_chunk() {
 }
 
 #[test]
-fn rows_and_canaries_that_do_not_go_with_the_cells_are_refused() {
-    let build = |cells: u32, count| {
-        let made = canaries(Some(cells));
-        Index::new(rows(0..4, Some(4)), &[(0, 4)], Some(count), made, 0).is_ok()
+fn rows_of_no_cell_and_canaries_of_no_row_are_refused() {
+    let build = |count, canaries| {
+        Index::new(rows(0..8, Some(4)), &[(0, 8)], Some(count), canaries, 0).is_ok()
     };
-    assert!(build(4, 4));
-    assert!(!build(4, 3), "a document in a cell that is not there");
-    assert!(!build(11, 4), "a canary in a cell that is not there");
+    assert!(build(4, canaries()));
+    assert!(!build(3, canaries()), "a document in a cell that is not there");
+    let named = |handles: [u64; 2]| {
+        Canaries::new(handles.map(|row| RowHandle(row << 32)).to_vec(), vec![0.0; 4], true)
+    };
+    assert!(!build(4, named([4, 9])), "a canary that is no document");
+    assert!(!build(4, named([4, 4])), "a canary twice");
 }

@@ -60,6 +60,9 @@ fn golden_keys_and_names_do_not_change() {
         u128::from_le_bytes(keys.row_mac(&row())),
         100_428_756_987_453_789_489_206_829_064_994_103_306
     );
+    // Multiples of 2^-53, written out: which documents are canaries follows from them.
+    let words = [keys.canary_word(RowHandle(5)), keys.canary_spread()];
+    assert_eq!(words, [0.396_006_061_615_051_25, 0.785_251_899_028_937_2]);
     let id = vault_id(&MasterSecret::from_bytes(&[7; 32]));
     assert_eq!(u128::from_le_bytes(id.0), 241_121_913_112_316_278_815_299_985_210_323_811_516);
 }

@@ -40,7 +40,7 @@ pub struct Cost {
     pub bytes_once: usize,
     /// Documents scored.
     pub candidates: usize,
-    /// Control scores checked.
+    /// How many of them are canaries.
     pub canaries: usize,
     /// Cells they lie in.
     pub active_cells: usize,

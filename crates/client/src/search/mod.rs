@@ -139,7 +139,7 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         cost.active_cells = rotated.cells.len();
         let index = collection.index();
         cost.canaries = rotated.members().filter(|&row| index.is_canary(row)).count();
-        cost.candidates = routed.shortlist.len() - cost.canaries;
+        cost.candidates = routed.shortlist.len();
 
         let start = Instant::now();
         let named = name(&rotated)?;
@@ -194,9 +194,7 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         let start = Instant::now();
         let error_bound = layout.error_bound() + collection.prefix_rounding(rotated);
         let precision = grid(error_bound);
-        // More documents may have been scored than were asked for, where the list was doubled.
-        let top = options.top.min(options.candidates.unwrap_or(usize::MAX));
-        let hits = collection.rank(rotated, &scores, layout.with_prefix(), precision, top);
+        let hits = collection.rank(rotated, &scores, layout.with_prefix(), precision, options.top);
         cost.timings.open += start.elapsed();
         let (precision, error_bound) = (precision * rotated.scale, error_bound * rotated.scale);
         Ok(Answer { hits, precision, error_bound, cost })
@@ -242,7 +240,7 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         let start = Instant::now();
         let Opened { scores, ciphertexts } = open(&answer, &self.limits)?;
         let (with_prefix, error) = (layout.with_prefix(), layout.error_bound());
-        collection.check_scores(rotated, &scores, with_prefix, error, options.recompute)?;
+        collection.check_scores(rotated, &scores, with_prefix, error, options)?;
         cost.response_ciphertexts = ciphertexts;
         cost.timings.open += start.elapsed();
         Ok(scores)

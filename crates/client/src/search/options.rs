@@ -38,8 +38,8 @@ pub struct SearchOptions {
     pub objective: Option<Objective>,
     /// Error a score may have, relative to the lengths of the query and of the longest candidate.
     pub precision: f64,
-    /// Whether canaries are among the candidates, whose scores every answer is checked by. Without
-    /// them only an owner's recomputed scores tell a false answer.
+    /// Whether the scores of canaries are compared with what they must be, which every vault knows. The
+    /// server sees no difference. Without, only an owner's recomputed scores tell a false answer.
     pub canaries: bool,
     /// Whether an owner's search recomputes every score from the documents' vectors and compares.
     /// Whoever has a query vault cannot.

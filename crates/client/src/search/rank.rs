@@ -37,25 +37,26 @@ impl Collection {
     }
 
     /// Holds scores against the inner products that they must be: those of canaries, whose vectors are in
-    /// every vault, and if `recompute` those of documents, whose vectors owners have.
+    /// every vault, and in an owner's those of all documents, as the options say.
     pub(super) fn check_scores(
         &self,
         rotated: &RotatedQuery<'_>,
         scores: &[f64],
         with_prefix: bool,
         error_bound: f64,
-        recompute: bool,
+        options: &SearchOptions,
     ) -> Result<(), ClientError> {
+        let recompute = options.recompute && self.has_originals();
+        let is_known = |row: u32| recompute || (options.canaries && self.index().is_canary(row));
         let rows: Vec<u32> = rotated.members().collect();
-        let known: Vec<u32> =
-            rows.iter().copied().filter(|&row| recompute || self.index().is_canary(row)).collect();
+        let known: Vec<u32> = rows.iter().copied().filter(|&row| is_known(row)).collect();
         let mut vectors = self.vectors(&known)?.into_iter();
         // A third beyond the stated bound (eight deviations in coefficients): an honest server
         // trips this once in 10^14 scores.
         let tolerance = error_bound * 4.0 / 3.0 + self.prefix_rounding(rotated);
         let (mut checked, mut wrong) = (0, 0);
         for ((&row, score), prefix) in rows.iter().zip(scores).zip(&*rotated.prefix_scores) {
-            if !recompute && !self.index().is_canary(row) {
+            if !is_known(row) {
                 continue;
             }
             let Some(vector) = vectors.next().flatten() else { continue };
@@ -80,16 +81,12 @@ impl Collection {
         top: usize,
     ) -> Vec<Hit> {
         let prefixes = rotated.prefix_scores.iter();
-        let scored =
-            rotated.members().zip(scores).zip(prefixes).filter_map(|((row, score), prefix)| {
-                if self.index().is_canary(row) {
-                    return None;
-                }
-                let prefix = if with_prefix { 0.0 } else { *prefix };
-                let score = prefix + score + rotated.offset;
-                let score = if grid > 0.0 { (score / grid).round() * grid } else { score };
-                Some((row, score * rotated.scale))
-            });
+        let scored = rotated.members().zip(scores).zip(prefixes).map(|((row, score), prefix)| {
+            let prefix = if with_prefix { 0.0 } else { *prefix };
+            let score = prefix + score + rotated.offset;
+            let score = if grid > 0.0 { (score / grid).round() * grid } else { score };
+            (row, score * rotated.scale)
+        });
         let hit = |row: u32, score| Hit { id: self.index().id(row).to_owned(), row, score };
         top_k(scored, top).into_iter().map(|found| hit(found.row, found.score)).collect()
     }

@@ -46,7 +46,7 @@ pub(super) struct RotatedQuery<'q> {
 pub(super) struct ActiveCell {
     pub(super) handle: CellHandle,
     pub(super) owner: KeyOwner,
-    /// Rows, documents and canaries alike.
+    /// Names and rows of its candidates.
     pub(super) members: Vec<(RowHandle, u32)>,
 }
 
@@ -58,16 +58,8 @@ impl RotatedQuery<'_> {
 }
 
 impl Collection {
-    /// Chooses the rows to ask about: those of the largest estimates, documents and canaries alike. So
-    /// that about `K` of them are documents, there are more by as many as there are canaries for each
-    /// document,
-    ///
-    /// ```text
-    /// K' = K + ceil(K C / N) ,
-    /// ```
-    ///
-    /// and the same number whatever the query. A list without a canary, or with fewer documents than
-    /// are to be returned, is doubled until it has them.
+    /// Chooses the rows to ask about: those of the `K` largest estimates. Which of them are canaries plays
+    /// no part.
     pub(super) fn route(
         &self,
         query: &[f32],
@@ -84,25 +76,8 @@ impl Collection {
                 "{asked} candidates: a request can name at most {most}"
             )));
         }
-        let routed = model.route_query(&projected);
-        if !options.canaries {
-            let mut shortlist = self.shortlist(routed, wanted + index.canaries(), options.probe)?;
-            shortlist.retain(|&row| !index.is_canary(row));
-            shortlist.truncate(wanted);
-            return Ok(RoutedQuery { projected, shortlist });
-        }
-        let rows = (index.rows() + index.canaries()).min(model.settings().cells.most_rows());
-        let mut count = wanted + (wanted * index.canaries()).div_ceil(index.rows());
-        loop {
-            count = count.min(rows);
-            let shortlist = self.shortlist(routed.clone(), count, options.probe)?;
-            let canaries = shortlist.iter().filter(|&&row| index.is_canary(row)).count();
-            let documents = shortlist.len() - canaries;
-            if count == rows || (canaries > 0 && documents >= options.top.min(wanted)) {
-                return Ok(RoutedQuery { projected, shortlist });
-            }
-            count *= 2;
-        }
+        let shortlist = self.shortlist(model.route_query(&projected), wanted, options.probe)?;
+        Ok(RoutedQuery { projected, shortlist })
     }
 
     /// The names of the rows that a search for this query would ask about, in the order in which they are

@@ -11,6 +11,7 @@ use shard_rlwe::{ParameterError, RingDegree};
 use shard_cli::{LayoutName, PlanArguments, ProtectionName, cells, positive};
 
 use super::blind::Blind;
+use super::canaries::Canaries;
 use super::fetch::Fetch;
 use super::moduli::Moduli;
 
@@ -41,6 +42,8 @@ pub enum Bench {
     Blind(Blind),
     /// Private fetches of records: time by side, bytes, memory, every byte compared
     Fetch(Fetch),
+    /// Whether a server can tell the documents that check its answers
+    Canaries(Canaries),
     /// What moduli of 50, 48 and 40 bits would make of a blind collection
     Moduli(Moduli),
 }
@@ -142,7 +145,7 @@ pub struct Rerank {
 }
 
 impl Rerank {
-    /// How searches are made. The paper's layout has no canaries, and is measured without.
+    /// How searches are made. The paper's client checks no canaries, and is measured without.
     pub fn options(&self) -> Result<SearchOptions, SlotsParameterError> {
         let defaults = SearchOptions::default();
         let (layout, canaries) = match self.plan.layout {

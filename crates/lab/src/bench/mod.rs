@@ -10,10 +10,11 @@
 //! `plans` and `parameters`. `served` is a server in a process of its own, for `serve` (load),
 //! `network` (links), `crash` (kills) and `hostile` (the worst requests); `store` measures the
 //! server's rows on disk, `vault` the owner's vault; `blind` and `fetch` a blind
-//! collection and its records.
+//! collection and its records; `canaries` the attacker who looks for them in a rotated one.
 
 mod arguments;
 mod blind;
+mod canaries;
 mod clock;
 mod corpus;
 mod crash;
@@ -59,6 +60,7 @@ pub fn run(bench: &Bench, json: Option<&Path>) -> Result<()> {
         Bench::Store(arguments) => store::run(arguments, &output),
         Bench::Vault(arguments) => vault::run(arguments, &output),
         Bench::Blind(arguments) => blind::run(arguments, &output),
+        Bench::Canaries(arguments) => canaries::run(arguments, &output),
         Bench::Moduli(arguments) => moduli::run(arguments, &output),
         Bench::Fetch(arguments) => fetch::run(arguments, &output),
     }

@@ -122,8 +122,7 @@ fn synthetic_vectors_and_candidates_are_left_for_another_program() {
             && trial["cells"].as_array().unwrap().len() == 80
             && trial["query"].is_u64()
     }));
-    // What was left can be measured again, with the same outcome; canaries, which are drawn anew for
-    // every vault, push nothing out where all documents are candidates.
+    // What was left can be measured again, with the same outcome.
     let flags = [
         "bench",
         "rerank",

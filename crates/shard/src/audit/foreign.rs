@@ -150,7 +150,8 @@ pub(super) fn subject(
         keys: KeyFamily::Orthogonal,
         texts: None,
         queries: None,
-        documents: (0..originals.rows()).map(Some).collect(),
+        documents: (0..originals.rows()).collect(),
+        canaries: Vec::new(),
         view: ServerView { releases, requests: Vec::new() },
         seed,
     }

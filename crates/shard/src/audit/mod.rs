@@ -6,9 +6,10 @@
 //!
 //! Modules: `vault`, `blind` and `foreign` make what is attacked; `sample` keeps large collections within
 //! what the attacks can do in minutes; `recorded` notes what the server gets of sample queries;
-//! `server_side` puts together what it has; `files` writes.
+//! `server_side` puts together what it has; `canaries` looks for canaries alone; `files` writes.
 
 mod blind;
+mod canaries;
 mod files;
 mod foreign;
 #[cfg(test)]
@@ -33,6 +34,7 @@ use crate::baselines::Baseline;
 use crate::input::Text;
 use crate::{Error, Vault};
 
+pub use canaries::{asked_again, look_for_canaries};
 pub use files::{today, write_plots, write_report};
 
 /// Hears the name of a channel and what is being done, or nothing at its beginning.

@@ -68,6 +68,3 @@ pub(super) fn requests(
     };
     sent.iter().map(seen).collect()
 }
-
-#[cfg(test)]
-mod tests;

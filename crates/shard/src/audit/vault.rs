@@ -1,6 +1,6 @@
 //! The subject of an audit, from a vault.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::Hash;
 
 use shard_audit::linkage::active_cells::ActiveCells;
@@ -10,7 +10,7 @@ use shard_audit::subject::{FittedAxes, KeyFamily, Subject, coordinates};
 use shard_audit::tools::matrix::Matrix;
 use shard_audit::view::SeenRequest;
 use shard_client::{ClientError, TransformKind};
-use shard_geometry::Pca;
+use shard_geometry::{Pca, VectorSet};
 use shard_protocol::{RowBatch, RowHandle};
 
 use super::server_side::ServerSide;
@@ -36,8 +36,8 @@ impl Audited {
             select(queries, &(0..queries.rows().min(MOST_QUERIES)).collect::<Vec<_>>())
         });
         let opened = vault.collection()?.ok_or(ClientError::Empty)?;
-        let all = vault.documents()?;
-        let documents = all.ids().len();
+        let (all_ids, all) = vault.documents()?.into_parts();
+        let documents = all_ids.len();
         let cells: Vec<u32> = match &opened {
             // With a key for every document each is a cell of its own.
             Opened::Rotated(collection) => {
@@ -47,7 +47,6 @@ impl Audited {
             Opened::Blind(collection) => blind::blocks_of(collection),
         };
         let kept = sample::documents(&cells, options.sample, options.seed);
-        let vectors = select(all.vectors(), &kept);
         let mut notes = Vec::new();
         if kept.len() < documents {
             notes.push(format!(
@@ -59,19 +58,20 @@ impl Audited {
             ));
         }
         let name = format!("the vault {}", vault.directory().display());
-        let ids: Vec<String> = kept.iter().map(|&row| all.ids()[row].clone()).collect();
+        let ids: Vec<String> = kept.iter().map(|&row| all_ids[row].clone()).collect();
         let texts = options.texts.map(|texts| by_row(texts, &ids)).transpose()?;
         if texts.is_none() {
             notes.push("No texts were given: nothing was read out of vectors.".to_owned());
         }
         if let Some(baseline) = options.baseline {
+            let axes = Pca::fit(&all).map_err(ClientError::from)?;
+            let vectors = kept_of(all, &kept);
             let protected = baseline.protect(&vectors, options.seed).map_err(Error::audit)?;
             let release = protected.release();
             notes.push(format!(
                 "What is audited is not Shard but the baseline `{baseline}` of its vectors."
             ));
             notes.extend(foreign::note_on_width(vectors.width(), release.rows.width()));
-            let axes = Pca::fit(all.vectors()).map_err(ClientError::from)?;
             let subject = Subject {
                 texts,
                 queries: queries.as_ref().map(Matrix::from_vectors),
@@ -89,6 +89,7 @@ impl Audited {
                         "No sample queries were given: documents stand in for them.".to_owned(),
                     );
                 }
+                let vectors = kept_of(all, &kept);
                 let sampled = blind::Sampled { vectors: &vectors, kept: &kept, texts };
                 let subject =
                     blind::subject(vault, collection, sampled, queries.as_ref(), options)?;
@@ -96,11 +97,11 @@ impl Audited {
                 return Ok(Self { subject, name, documents, ids, whole: None, notes });
             }
         };
-        let (model, index) = (collection.model(), collection.index());
         // Of fewer documents no attack is made that needs axes.
         let axes = (documents >= FEWEST_FOR_AXES)
-            .then(|| FittedAxes::fit(all.vectors(), &kept, options.seed).map_err(Error::audit))
+            .then(|| FittedAxes::fit(&all, &kept, options.seed).map_err(Error::audit))
             .transpose()?;
+        let vectors = kept_of(all, &kept);
         let batch = vault.published_rows()?;
         let requests = match &queries {
             Some(queries) => recorded::requests(collection, &batch, queries, options.watch)?,
@@ -113,29 +114,33 @@ impl Audited {
                 Vec::new()
             }
         };
-        let mut dropped: HashSet<RowHandle> =
-            (0..documents as u32).map(|row| index.handle(row)).collect();
+        let (model, index) = (collection.model(), collection.index());
         let handles: HashMap<RowHandle, usize> =
             kept.iter().enumerate().map(|(at, &row)| (index.handle(row as u32), at)).collect();
-        dropped.retain(|handle| !handles.contains_key(handle));
-        let whole = (!dropped.is_empty()).then(|| counts(&batch, &requests, options.seed));
-        let server = ServerSide::of(batch, &handles, &dropped, requests);
+        let is_canary: Vec<bool> = kept.iter().map(|&row| index.is_canary(row as u32)).collect();
+        let (pca, prefix_width) = (model.pca().clone(), model.split().prefix());
+        let keys = match model.settings().transform {
+            TransformKind::Orthogonal => KeyFamily::Orthogonal,
+            TransformKind::Structured => KeyFamily::Structured,
+        };
+        // With it go the vectors that searches have read.
+        drop(opened);
+        let whole = (kept.len() < documents).then(|| counts(&batch, &requests, options.seed));
+        let server = ServerSide::of(batch, &handles, requests);
         Ok(Self {
             subject: Attacked::Rows(Box::new(Subject {
-                coordinates: coordinates(model.pca(), &vectors),
+                coordinates: coordinates(&pca, &vectors),
                 vectors: Matrix::from_vectors(&vectors),
                 given: None,
                 axes,
                 other_lengths: server.other_lengths,
-                prefix_width: model.split().prefix(),
+                prefix_width,
                 cells: renumbered(kept.iter().map(|&row| cells[row])),
-                keys: match model.settings().transform {
-                    TransformKind::Orthogonal => KeyFamily::Orthogonal,
-                    TransformKind::Structured => KeyFamily::Structured,
-                },
+                keys,
                 texts,
                 queries: queries.as_ref().map(Matrix::from_vectors),
                 view: server.view,
+                canaries: server.documents.iter().map(|&at| is_canary[at]).collect(),
                 documents: server.documents,
                 seed: options.seed,
             })),
@@ -146,6 +151,11 @@ impl Audited {
             notes,
         })
     }
+}
+
+/// The vectors that are attacked; where these are all, none is copied.
+fn kept_of(all: VectorSet, kept: &[usize]) -> VectorSet {
+    if kept.len() == all.rows() { all } else { select(&all, kept) }
 }
 
 /// Counts rows, cells and requests before a sample is drawn.

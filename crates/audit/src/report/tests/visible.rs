@@ -60,7 +60,8 @@ fn subject(cells: usize, public: bool, keys: KeyFamily) -> Subject {
         keys,
         texts: Some(texts),
         view: ServerView { releases: vec![release], requests },
-        documents: (0..DOCUMENTS).map(Some).collect(),
+        documents: (0..DOCUMENTS).collect(),
+        canaries: Vec::new(),
         seed: 5,
     }
 }
@@ -105,7 +106,7 @@ fn reports() -> Vec<Report> {
         report(Kind::of_rows(subject), sections)
     };
     let mut with_canaries = subject(6, false, KeyFamily::Orthogonal);
-    with_canaries.documents[..30].fill(None);
+    with_canaries.canaries = (0..DOCUMENTS).map(|row| row < 30).collect();
     let rows = [
         with_canaries,
         subject(6, true, KeyFamily::Structured),

@@ -33,7 +33,8 @@ fn subject(documents: usize, cells: usize) -> Subject {
         texts: Some(texts),
         queries: None,
         view: ServerView { releases: vec![release], requests: Vec::new() },
-        documents: (0..documents).map(Some).collect(),
+        documents: (0..documents).collect(),
+        canaries: Vec::new(),
         seed: 5,
     }
 }

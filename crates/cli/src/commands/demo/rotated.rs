@@ -108,7 +108,7 @@ fn server_view(outcome: &Evaluation, held: &EpochStatistics) -> String {
         Leak::CollectionShape => "epoch 1".to_owned(),
         Leak::ActiveCells => format!("{:.0} per query", mean(outcome, |a| a.cost.active_cells)),
         Leak::CandidateHandles => {
-            format!("{:.0} per query", mean(outcome, |a| a.cost.candidates + a.cost.canaries))
+            format!("{:.0} per query", mean(outcome, |a| a.cost.candidates))
         }
         Leak::RequestShape => format!("{} per query", bytes(total)),
         Leak::SessionLinkage => {
