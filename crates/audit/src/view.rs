@@ -33,9 +33,11 @@ impl Release {
             *numbers.entry(*row.cell).or_insert(next)
         });
         let cells = cells.collect();
-        let values =
-            batch.rows().iter().flat_map(|row| row.coordinates.iter().map(|&x| f64::from(x)));
-        Self { rows: Matrix::new(batch.width(), values.collect()), cells, prefixes: None }
+        let mut values = Vec::with_capacity(batch.rows().len() * batch.width());
+        for row in batch.rows() {
+            values.extend(row.coordinates.iter().map(|&x| f64::from(x)));
+        }
+        Self { rows: Matrix::new(batch.width(), values), cells, prefixes: None }
     }
 
     /// Rows of each cell.

@@ -22,6 +22,7 @@ use crate::finding::Finding;
 use crate::subject::{KeyFamily, Subject, protect};
 use crate::tools::matrix::Matrix;
 use crate::tools::statistics::{generator, sample};
+use crate::tools::whole_cells::whole_cells;
 
 /// The axes of an attacker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,18 +92,21 @@ impl Known {
         Self { rows, residuals, cells, documents, most_in_a_cell }
     }
 
-    /// The release under attack in the owner's axes, or a random part of it. `None` when rows are not rotated residuals.
+    /// The release under attack in the owner's axes, or some of its cells. `None` when rows are not
+    /// rotated residuals.
     pub(super) fn of(subject: &Subject) -> Option<Self> {
         let release = subject.release();
         let width = subject.coordinates.width().checked_sub(subject.prefix_width)?;
         if width == 0 || release.rows.width() != width {
             return None;
         }
-        let all = subject.documents.len();
-        let places = sample(all, MOST_ROWS, &mut generator(subject.seed, CHOSEN));
+        let rng = &mut generator(subject.seed, CHOSEN);
+        let mut places = whole_cells(&release.cells, MOST_ROWS, rng);
+        places = sample(places.len(), places.len(), rng).into_iter().map(|at| places[at]).collect();
         let documents: Vec<usize> = places.iter().map(|&row| subject.documents[row]).collect();
         let cells = places.iter().map(|&row| release.cells[row]).collect();
-        let residuals = subject.residuals().select(&documents);
+        let residual = subject.prefix_width..subject.coordinates.width();
+        let residuals = subject.coordinates.select(&documents).columns(residual);
         Some(Self::new(release.rows.select(&places), residuals, cells, documents))
     }
 

@@ -40,8 +40,9 @@ const BATCH: usize = 1_000;
 /// Auxiliary residuals that rows are assigned to.
 const AUXILIARY: usize = 4_000;
 
-/// Cells that are attacked, the largest first.
+/// Cells that are attacked, the largest first, and targets in each.
 const CELLS: usize = 12;
+const TARGETS: usize = 256;
 
 /// The fewest rows a cloud can be told from.
 const FEWEST: usize = 8;
@@ -189,7 +190,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
     record("keys=cells,attack=as-stored,pairs=0", &as_stored, chance);
 
     progress("alignment without pairs: cell by cell");
-    let in_cells = by_cell(&known, auxiliary, released, gallery.rows(), rng)?;
+    let in_cells = by_cell(&known, auxiliary, released, rng)?;
     if in_cells.moments.is_empty() {
         section.notes.push(format!(
             "No cell has {FEWEST} rows of each half: there is no cloud to align in any. One key for \
@@ -221,20 +222,17 @@ struct InCells {
     chances: Vec<f64>,
 }
 
-/// Attacks the largest cells of the release one by one. Candidates for a row are those of its cell
-/// among the first `candidates` released ones.
+/// Attacks the largest cells of the release one by one. Candidates for a row are the released ones of
+/// its cell.
 fn by_cell(
     known: &Known,
     auxiliary: &[usize],
     released: &[usize],
-    candidates: usize,
     rng: &mut impl Rng,
 ) -> Result<InCells> {
     let count = known.cells.iter().max().map_or(0, |&last| last as usize + 1);
     let mut of_cell = vec![(Vec::new(), Vec::new()); count];
-    for &row in &released[..candidates] {
-        of_cell[known.cells[row] as usize].0.push(row);
-    }
+    released.iter().for_each(|&row| of_cell[known.cells[row] as usize].0.push(row));
     auxiliary.iter().for_each(|&row| of_cell[known.cells[row] as usize].1.push(row));
     of_cell.retain(|(stored, native)| stored.len() >= FEWEST && native.len() >= FEWEST);
     of_cell.sort_by_key(|(stored, _)| std::cmp::Reverse(stored.len()));
@@ -242,7 +240,7 @@ fn by_cell(
     for (stored, native) in of_cell.into_iter().take(CELLS) {
         let (rows, gallery) = (known.rows.select(&stored), known.residuals.select(&stored));
         let native = known.residuals.select(&native);
-        let targets: Vec<usize> = (0..stored.len().min(64)).collect();
+        let targets: Vec<usize> = (0..stored.len().min(TARGETS)).collect();
         let attacked = rows.select(&targets);
         let first = align_moments(&rows, &native)?;
         out.moments.extend(found(&first, &attacked, &gallery, &targets));

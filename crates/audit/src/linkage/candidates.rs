@@ -171,7 +171,6 @@ fn add_directions(
     let truth = nearest(queries, &subject.vectors, DEPTH, Metric::Product);
     let residuals = coordinates_of(subject, queries)?
         .columns(subject.prefix_width..subject.coordinates.width());
-    let own_residuals = subject.residuals();
     let [cosine_chance, overlap_chance] = blind(subject, queries, requests, &truth);
     for (order, sent) in [("distance", false), ("sent", true)] {
         let places = |request: &Request| -> (Vec<usize>, Vec<usize>) {
@@ -193,7 +192,8 @@ fn add_directions(
             // same estimate from residuals.
             let in_cells = asked.par_iter().enumerate().map(|(at, (documents, rows))| {
                 let cells: Vec<u32> = rows.iter().map(|&row| release.cells[row]).collect();
-                let own = own_residuals.select(documents);
+                let residual = subject.prefix_width..subject.coordinates.width();
+                let own = subject.coordinates.select(documents).columns(residual);
                 cosine_in_cells(estimator, &own, &cells, residuals.row(at))
             });
             let in_cells: Vec<f64> = in_cells.collect();

@@ -116,8 +116,13 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     for (metric, name) in RANKINGS {
         let mut points = Points::new();
         for width in widths(subject.coordinates.width(), Some(subject.prefix_width)) {
-            let prefixes = subject.coordinates.columns(0..width);
-            let shares = shares(&truth, &neighbours_of(&prefixes, &probes, metric));
+            // All of them are there already.
+            let found = if width == subject.coordinates.width() {
+                neighbours_of(&subject.coordinates, &probes, metric)
+            } else {
+                neighbours_of(&subject.coordinates.columns(0..width), &probes, metric)
+            };
+            let shares = shares(&truth, &found);
             let finding = finding(format!("seen-by=nobody,width={width},rank-by={name}"), &shares);
             points.push((width as f64, finding.value, finding.ci95));
             section.findings.push(finding);

@@ -93,7 +93,9 @@ impl Matrix {
     /// When the range is empty or past the end.
     pub fn columns(&self, range: std::ops::Range<usize>) -> Self {
         let width = range.len();
-        Self::new(width, self.iter().flat_map(|row| row[range.clone()].iter().copied()).collect())
+        let mut values = Vec::with_capacity(self.rows() * width);
+        self.iter().for_each(|row| values.extend_from_slice(&row[range.clone()]));
+        Self::new(width, values)
     }
 
     /// The mean of every column; zero of no rows.

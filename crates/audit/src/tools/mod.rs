@@ -6,3 +6,4 @@ pub mod mills;
 pub mod neighbours;
 pub mod statistics;
 pub mod uniformity;
+pub mod whole_cells;

@@ -17,8 +17,9 @@ pub enum Metric {
     Distance,
 }
 
-/// Queries whose scores are in memory at once.
+/// Queries whose scores are in memory at once, and scores that are: of a large gallery fewer queries'.
 const BLOCK: usize = 256;
+const MOST_SCORES: usize = 1 << 24;
 
 /// For every query row, the `k` nearest rows of the gallery, nearest first; ties by row order.
 ///
@@ -114,8 +115,9 @@ pub fn for_each_block(
 ) {
     assert_eq!(queries.width(), gallery.width(), "rows of one width");
     let norms = gallery.norms();
-    for first in (0..queries.rows()).step_by(BLOCK) {
-        let rows: Vec<usize> = (first..queries.rows().min(first + BLOCK)).collect();
+    let at_once = (MOST_SCORES / gallery.rows().max(1)).clamp(1, BLOCK);
+    for first in (0..queries.rows()).step_by(at_once) {
+        let rows: Vec<usize> = (first..queries.rows().min(first + at_once)).collect();
         let block = queries.select(&rows);
         let own = block.norms();
         let mut scores = block.times_transposed(gallery);

@@ -33,7 +33,7 @@ impl Audited {
         let documents = originals.rows();
         let cells = options.cells.map(|labels| labelled(labels, documents)).transpose()?;
         let kept = match &cells {
-            Some(cells) => super::sample::documents(cells, options.sample, options.seed),
+            Some(cells) => super::sampled(cells, options),
             None => {
                 let mut rng = generator(options.seed, PURPOSE);
                 let mut kept = sample(documents, options.sample, &mut rng);

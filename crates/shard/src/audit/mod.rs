@@ -4,8 +4,7 @@
 //! an attack runs, the vault can be closed. The [`Report`] that comes out is written by
 //! [`write_report`] and judged by a [`Policy`].
 //!
-//! Modules: `vault`, `blind` and `foreign` make what is attacked; `sample` keeps large collections within
-//! what the attacks can do in minutes; `recorded` notes what the server gets of sample queries;
+//! Modules: `vault`, `blind` and `foreign` make what is attacked; `recorded` notes what the server gets of sample queries;
 //! `server_side` puts together what it has; `canaries` looks for canaries alone; `files` writes.
 
 mod blind;
@@ -15,7 +14,6 @@ mod foreign;
 #[cfg(test)]
 mod planted;
 mod recorded;
-mod sample;
 mod server_side;
 mod vault;
 
@@ -27,6 +25,8 @@ pub use shard_audit::report::front::Strongest;
 pub use shard_audit::report::gate::{Check, GateError, Outcome, Policy};
 pub use shard_audit::report::{Counts, Kind, Metadata, Report, figure, json, page, plot};
 use shard_audit::subject::Subject;
+use shard_audit::tools::statistics::generator;
+use shard_audit::tools::whole_cells::whole_cells;
 use shard_client::{UNWATCHED, Watch};
 use shard_geometry::VectorSet;
 
@@ -188,6 +188,14 @@ impl Audited {
             notes: self.notes.clone(),
         }
     }
+}
+
+/// The purpose of the randomness that samples documents.
+const SAMPLE: u64 = 0x5a3b1e;
+
+/// Which documents are attacked where there are more than an audit has time for, given the cell of each.
+fn sampled(cells: &[u32], options: &AuditOptions<'_>) -> Vec<usize> {
+    whole_cells(cells, options.sample, &mut generator(options.seed, SAMPLE))
 }
 
 /// Some rows.

@@ -15,7 +15,7 @@ use shard_protocol::{RowBatch, RowHandle};
 
 use super::server_side::ServerSide;
 use super::{
-    Attacked, AuditOptions, Audited, WholeCounts, blind, foreign, recorded, sample, select,
+    Attacked, AuditOptions, Audited, WholeCounts, blind, foreign, recorded, sampled, select,
 };
 use crate::input::{InputProblem, Text};
 use crate::{Error, Opened, Vault};
@@ -46,7 +46,7 @@ impl Audited {
             }
             Opened::Blind(collection) => blind::blocks_of(collection),
         };
-        let kept = sample::documents(&cells, options.sample, options.seed);
+        let kept = sampled(&cells, options);
         let mut notes = Vec::new();
         if kept.len() < documents {
             notes.push(format!(

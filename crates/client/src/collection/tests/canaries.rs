@@ -33,6 +33,30 @@ fn a_new_epoch_chooses_other_documents_and_stores_as_many_rows() {
 }
 
 #[test]
+fn the_same_query_names_the_same_documents_whichever_are_canaries() {
+    let mut world = World::with(CellCount::Cells(4), 400);
+    let queries = vectors(&mut world.rng, 20, WIDTH);
+    let named = |world: &World| -> Vec<HashSet<String>> {
+        let collection = world.collection();
+        let index = collection.index();
+        let id = |handle: RowHandle| {
+            let row = index.handles().iter().position(|own| *own == handle);
+            index.id(row.expect("a row of the collection") as u32).to_owned()
+        };
+        let asked = (0..queries.rows()).map(|row| {
+            let asked = collection.asked_for(queries.row(row), &SearchOptions::default()).unwrap();
+            assert_eq!(asked.len(), 20, "as many as the settings say");
+            asked.into_iter().map(id).collect()
+        });
+        asked.collect()
+    };
+    let (before, first) = (named(&world), chosen(&world));
+    rekey(&mut world.vault, UNWATCHED, &mut world.rng).unwrap();
+    assert_ne!(chosen(&world), first);
+    assert_eq!(named(&world), before);
+}
+
+#[test]
 fn canaries_come_and_go_with_their_documents() {
     let mut world = World::with(CellCount::Cells(4), 400);
     let first = chosen(&world);

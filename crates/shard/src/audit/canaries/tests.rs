@@ -2,7 +2,7 @@ use std::path::Path;
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
-use shard_audit::finding::{Finding, Verdict};
+use shard_audit::finding::Verdict;
 use shard_client::vault::{KdfCost, Unlock, Vault};
 use shard_client::{
     CellCount, Documents, Settings, UNWATCHED, create_vault, ingest, published_rows, rekey,
@@ -14,9 +14,10 @@ use super::*;
 /// Requests that the attacker has.
 const REQUESTS: usize = 10_000;
 
-/// How the keys of the three vaults are made, each attacked in two ways: by the best trick and by all.
+/// How the keys of the three vaults are made. Each is attacked in two ways, by the best trick and by all
+/// together, and each attack has two figures: one of all of them is the worst by chance.
 const KEYS: [CellCount; 3] = [CellCount::Auto, CellCount::Cells(1), CellCount::Micro];
-const TRIED: usize = 2 * KEYS.len();
+const TRIED: usize = 2 * 2 * KEYS.len();
 
 /// The vectors of SciFact, of documents or queries, which are shipped with the command.
 fn scifact(vectors: &str, ids: &str) -> crate::Documents {
@@ -50,19 +51,15 @@ fn canaries_are_not_found_in_ten_thousand_requests_nor_over_a_rekey() {
         let collection = Collection::open(&vault).unwrap();
         assert_eq!(rows.rows().len(), collection.index().rows(), "a row for every document");
         let section = look_for_canaries(&collection, &rows, Some(&older), &queries, 6).unwrap();
-        for trick in ["best", "together"] {
-            let figure = |metric| -> &Finding {
-                let setting = format!("trick={trick}");
-                let mut found = section.findings.iter();
-                found.find(|f| f.setting == setting && f.metric == metric).expect("it is measured")
-            };
-            let area = figure("auc");
-            assert_eq!(Verdict::of_best(area, 1.0, TRIED), Verdict::Closed, "{cells:?} {area:?}");
-            let precision = figure("precision");
-            let [low, _] = precision.ci95.unwrap();
-            assert!(low <= precision.chance.unwrap(), "{cells:?} {precision:?}");
+        let mut judged = 0;
+        for finding in section.findings.iter().filter(|it| it.setting.starts_with("trick=")) {
+            if ["auc", "precision"].contains(&finding.metric.as_str()) {
+                let verdict = Verdict::of_best(finding, 1.0, TRIED);
+                assert_eq!(verdict, Verdict::Closed, "{cells:?} {finding:?}");
+                judged += 1;
+            }
         }
-        assert_eq!(section.verdict, Some(Verdict::Closed), "{cells:?}");
+        assert_eq!(judged * KEYS.len(), TRIED);
     }
 }
 
