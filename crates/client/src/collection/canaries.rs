@@ -32,8 +32,11 @@ pub(super) const FEWEST: usize = 32;
 /// Canaries that a shortlist has, about.
 const IN_A_REQUEST: f64 = 8.0;
 
-/// Canaries to whose multiple the stored value is padded: its length says no more.
-const PADDED_TO: usize = 64;
+/// The stored value has room for a multiple of so many canaries.
+const ROOM: usize = 64;
+
+/// Deviations by which that is more than there are on average: once in 10^9 choices it is not enough.
+const DEVIATIONS: f64 = 6.0;
 
 /// Which documents of an epoch are canaries.
 pub(super) struct Choice<'k> {
@@ -51,6 +54,14 @@ impl<'k> Choice<'k> {
     /// Whether a row is chosen by its own word, in whatever company.
     pub(super) fn takes(&self, handle: RowHandle) -> bool {
         self.keys.canary_word(handle) < self.share
+    }
+
+    /// Canaries that the stored value of a collection of so many documents has room for. Its length
+    /// follows from their number, and not from how many were chosen: one document more would else say of
+    /// itself, now and then, that it is a canary.
+    pub(super) fn room(&self, documents: usize) -> usize {
+        let mean = documents as f64 * self.share;
+        ((mean + DEVIATIONS * mean.sqrt()).ceil() as usize).max(FEWEST).next_multiple_of(ROOM)
     }
 
     /// The places of those chosen among all rows of a collection, in order.
@@ -112,16 +123,15 @@ impl Canaries {
         Ok(places)
     }
 
-    /// The stored value.
-    pub(super) fn encode(&self, width: usize) -> Vec<u8> {
+    /// The stored value, with room for so many.
+    pub(super) fn encode(&self, width: usize, room: usize) -> Vec<u8> {
         let mut writer = Writer::new(VERSION);
         writer.u64s(self.handles.iter().map(|handle| handle.0));
         let vectors = encode_vectors_in(&self.vectors, width, self.is_half);
         writer.u64(vectors.len() as u64);
         writer.bytes.extend_from_slice(&vectors);
         let one = size_of::<u64>() + width * if self.is_half { 2 } else { 4 };
-        let count = self.handles.len();
-        let missing = count.next_multiple_of(PADDED_TO) - count;
+        let missing = room.max(self.handles.len().next_multiple_of(ROOM)) - self.handles.len();
         writer.bytes.resize(writer.bytes.len() + missing * one, 0);
         writer.bytes
     }

@@ -228,7 +228,8 @@ pub(super) fn write_epoch(
     let mut in_use = std::collections::HashSet::with_capacity(layout.ids.len());
     let handles: Vec<RowHandle> =
         layout.ids.iter().map(|id| assign_handle(&keys, id, None, 0, &mut in_use)).collect();
-    let chosen = Choice::new(&model, &keys).among(&handles);
+    let choice = Choice::new(&model, &keys);
+    let (chosen, room) = (choice.among(&handles), choice.room(handles.len()));
     let canaries = Canaries::new(
         chosen.iter().map(|&row| handles[row]).collect(),
         chosen.iter().flat_map(|&row| layout.vectors.row(row)).copied().collect(),
@@ -236,7 +237,7 @@ pub(super) fn write_epoch(
     );
     transaction.begin_epoch(epoch)?;
     transaction.put(Slot::Model, &model.encode(), rng)?;
-    transaction.put(Slot::Canaries, &canaries.encode(model.split().width()), rng)?;
+    transaction.put(Slot::Canaries, &canaries.encode(model.split().width(), room), rng)?;
     let names = Names { first_attempt: 0, rows: layout.ids.len() as u64 };
     transaction.put(Slot::Names, &names.encode(), rng)?;
     let routing = |(number, span): &(u32, Range<usize>)| {

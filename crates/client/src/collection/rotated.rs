@@ -230,7 +230,9 @@ impl<'v> RotatedChange<'v> {
 
     /// Writes what changed.
     pub(super) fn write(&mut self, rng: &mut impl CryptoRng) -> Result<(), ClientError> {
-        let canaries = self.canaries()?.encode(self.width());
+        let room =
+            Choice::new(&self.collection.model, &self.collection.keys).room(self.documents());
+        let canaries = self.canaries()?.encode(self.width(), room);
         self.transaction.put(Slot::Canaries, &canaries, rng)?;
         let rebuilt = self.rebuild()?;
         write_chunks(&mut self.transaction, &rebuilt, rng)?;
