@@ -14,6 +14,8 @@ use crate::commands::delete::Delete;
 use crate::commands::dump::Dump;
 use crate::commands::export::Export;
 use crate::commands::fetch::Fetch;
+#[cfg(feature = "import")]
+use crate::commands::import::Import;
 use crate::commands::init::Init;
 use crate::commands::passphrase::Passphrase;
 use crate::commands::plan::Plan;
@@ -47,6 +49,9 @@ pub enum Command {
     Init(Init),
     /// Add documents to a vault, or replace those whose id is known; the first ingest fits the model
     Ingest(Ingest),
+    /// Bring a collection over from FAISS, Chroma, Qdrant or pgvector: vectors, ids, texts, metadata
+    #[cfg(feature = "import")]
+    Import(Box<Import>),
     /// Remove documents from a vault
     Delete(Delete),
     /// Fit a new model to a vault's documents and begin a new epoch with it

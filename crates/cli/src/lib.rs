@@ -67,6 +67,8 @@ pub fn run(command: Command, json: Option<&Path>) -> anyhow::Result<()> {
         Command::Demo(demo) => commands::demo::run(&demo, json),
         Command::Init(init) => commands::init::run(&init, json),
         Command::Ingest(ingest) => commands::ingest::run(&ingest, json),
+        #[cfg(feature = "import")]
+        Command::Import(import) => commands::import::run(&import, json),
         Command::Delete(delete) => commands::delete::run(&delete, json),
         Command::Refit(refit) => commands::refit::run(&refit, json),
         Command::Rekey(rekey) => commands::rekey::run(&rekey, json),

@@ -10,6 +10,8 @@ pub mod dump;
 pub mod eval;
 pub mod export;
 pub mod fetch;
+#[cfg(feature = "import")]
+pub mod import;
 pub mod ingest;
 pub mod init;
 pub mod passphrase;

@@ -8,6 +8,8 @@ mod dump;
 mod errors;
 mod eval;
 mod exact;
+#[cfg(feature = "import")]
+mod import;
 mod ingest;
 mod journey;
 mod leaks;

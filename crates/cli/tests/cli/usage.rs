@@ -8,6 +8,8 @@ const COMMANDS: &[&str] = &[
     "demo",
     "init",
     "ingest",
+    #[cfg(feature = "import")]
+    "import",
     "delete",
     "refit",
     "rekey",
