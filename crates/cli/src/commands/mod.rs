@@ -12,6 +12,7 @@ pub mod export;
 pub mod fetch;
 pub mod ingest;
 pub mod init;
+mod passages;
 pub mod passphrase;
 pub mod plan;
 pub mod publish;
