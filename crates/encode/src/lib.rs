@@ -31,6 +31,7 @@
 //! No training, no graphics processors, no downloads, no generation of text. Decoders (Llama, Qwen) and models with
 //! rotary positions run behind an endpoint.
 
+mod bert;
 mod encoder;
 mod error;
 mod fixed;

@@ -126,10 +126,6 @@ impl Parts {
         Ok(parts)
     }
 
-    pub(crate) fn normalize(&self) -> bool {
-        self.normalize
-    }
-
     /// What the files of the folder say, of a model that was saved under this name.
     pub(crate) fn settings(
         &self,
