@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use crate::bert::{Bert, Configuration};
+#[cfg(feature = "endpoint")]
+use crate::endpoint::Endpoint;
 use crate::fixed::{self, Fixed};
 use crate::folder::settings::Parts;
 use crate::folder::{Folder, Tokens, Weights};
@@ -29,6 +31,8 @@ pub struct Encoder {
 enum Kind {
     Bert(Box<Bert>),
     Fixed(Box<Fixed>),
+    #[cfg(feature = "endpoint")]
+    Endpoint(Box<Endpoint>),
 }
 
 impl std::fmt::Debug for Encoder {
@@ -48,6 +52,13 @@ impl Encoder {
     pub fn open(location: &Location) -> Result<Self, EncodeError> {
         match location {
             Location::Folder(path) => Self::open_folder(path),
+            #[cfg(feature = "endpoint")]
+            Location::Endpoint { url, model } => {
+                let endpoint = Endpoint::open(url, model)?;
+                let identity = format!("endpoint {model}");
+                Ok(Self { kind: Kind::Endpoint(Box::new(endpoint)), identity })
+            }
+            #[cfg(not(feature = "endpoint"))]
             Location::Endpoint { .. } => Err(EncodeError::NoEndpoints),
         }
     }
@@ -84,6 +95,8 @@ impl Encoder {
         match &self.kind {
             Kind::Bert(model) => model.dimension(),
             Kind::Fixed(model) => model.dimension(),
+            #[cfg(feature = "endpoint")]
+            Kind::Endpoint(endpoint) => endpoint.dimension(),
         }
     }
 
@@ -107,6 +120,8 @@ impl Encoder {
         let vectors = match &self.kind {
             Kind::Bert(model) => model.encode(&texts, purpose, &progress),
             Kind::Fixed(model) => model.encode(&texts, &progress),
+            #[cfg(feature = "endpoint")]
+            Kind::Endpoint(endpoint) => endpoint.encode(&texts, purpose, &progress),
         }?;
         let dimension = self.dimension();
         match vectors.iter().position(|value| !value.is_finite()) {
@@ -141,6 +156,8 @@ impl Encoder {
         match &self.kind {
             Kind::Bert(model) => Some(model.tokens()),
             Kind::Fixed(model) => Some(model.tokens()),
+            #[cfg(feature = "endpoint")]
+            Kind::Endpoint(_) => None,
         }
     }
 }
@@ -153,7 +170,7 @@ pub(crate) struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    fn begin(
+    pub(crate) fn begin(
         total: usize,
         watch: &'a (dyn Fn(usize, usize) -> ControlFlow<()> + Sync),
     ) -> Result<Self, EncodeError> {

@@ -33,6 +33,8 @@
 
 mod bert;
 mod encoder;
+#[cfg(feature = "endpoint")]
+mod endpoint;
 mod error;
 mod fixed;
 mod folder;
