@@ -4,9 +4,7 @@
 //! picks one at run time. Products and sums are not fused, so that the code is as fast where there are no fused
 //! instructions.
 
-use std::sync::LazyLock;
-
-use pulp::Arch;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::configuration::Activation;
 use super::layers::Norm;
@@ -14,11 +12,24 @@ use super::layers::Norm;
 /// Values that are summed side by side, then with each other.
 const LANES: usize = 16;
 
-static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
+/// Runs the loops of a closure that is `inline(always)` with the widest vectors of this processor.
+fn dispatch(work: impl FnMut()) {
+    /// Called by reference: a closure that is called by value goes through a function that is not inlined, and so is
+    /// compiled for the least of all processors.
+    struct Work<F>(F);
+    impl<F: FnMut()> WithSimd for Work<F> {
+        type Output = ();
+        #[inline(always)]
+        fn with_simd<S: Simd>(mut self, _: S) {
+            (self.0)();
+        }
+    }
+    Arch::new().dispatch(Work(work));
+}
 
 /// Adds `row` to each row.
 pub(super) fn add_to_rows(values: &mut [f32], row: &[f32]) {
-    ARCH.dispatch(
+    dispatch(
         #[inline(always)]
         || {
             for values in values.chunks_exact_mut(row.len()) {
@@ -31,7 +42,7 @@ pub(super) fn add_to_rows(values: &mut [f32], row: &[f32]) {
 /// `hidden <- norm(hidden + change + bias)`, row by row; an empty bias is none.
 pub(super) fn add_and_normalize(hidden: &mut [f32], change: &[f32], bias: &[f32], norm: &Norm) {
     let width = norm.scale.len();
-    ARCH.dispatch(
+    dispatch(
         #[inline(always)]
         || {
             for (row, change) in hidden.chunks_exact_mut(width).zip(change.chunks_exact(width)) {
@@ -50,7 +61,7 @@ pub(super) fn add_and_normalize(hidden: &mut [f32], change: &[f32], bias: &[f32]
 
 /// `values <- f(values + bias)`, row by row.
 pub(super) fn activate(activation: Activation, values: &mut [f32], bias: &[f32]) {
-    ARCH.dispatch(
+    dispatch(
         #[inline(always)]
         || {
             for row in values.chunks_exact_mut(bias.len()) {
@@ -71,11 +82,11 @@ pub(super) fn activate(activation: Activation, values: &mut [f32], bias: &[f32])
 
 /// `e^(s - max)` for each score of a row, and their sum.
 pub(super) fn exponentials(scores: &mut [f32], sums: &mut [f32]) {
-    ARCH.dispatch(
+    dispatch(
         #[inline(always)]
         || {
             let width = sums.len();
-            for (row, total) in scores.chunks_exact_mut(width).zip(sums) {
+            for (row, total) in scores.chunks_exact_mut(width).zip(sums.iter_mut()) {
                 let most = largest(row);
                 row.iter_mut().for_each(|value| *value = exponential(*value - most));
                 *total = sum(row, |value| value);
@@ -253,7 +264,9 @@ mod tests {
             let before: Vec<f32> = (0..width * width).map(|at| (at as f32).cos() * 9.0).collect();
             let (mut scores, mut sums) = (before.clone(), vec![0.0; width]);
             exponentials(&mut scores, &mut sums);
-            for ((row, scores), sum) in before.chunks(width).zip(scores.chunks(width)).zip(sums) {
+            for ((row, scores), sum) in
+                before.chunks(width).zip(scores.chunks(width)).zip(sums.iter_mut())
+            {
                 let most = row.iter().copied().fold(f32::MIN, f32::max);
                 let exact: Vec<f32> = row.iter().map(|value| (value - most).exp()).collect();
                 assert!(scores.iter().zip(&exact).all(|(a, b)| (a - b).abs() < 1e-6));

@@ -94,7 +94,8 @@ struct PromptFile {
 pub(crate) struct Parts {
     pub(crate) transformer: Folder,
     pooling: Option<Folder>,
-    normalize: bool,
+    /// Whether vectors have unit length, which is also so where no file says it.
+    pub(crate) normalize: bool,
 }
 
 impl Parts {
