@@ -38,7 +38,7 @@ fn difference(one: &[f32], other: &[f32]) -> f32 {
 
 #[test]
 fn tiny_models_agree_with_the_reference() {
-    for name in ["mean", "cls", "max", "bare", "roberta", "table"] {
+    for name in ["mean", "cls", "max", "bare", "roberta", "table", "wordllama"] {
         let folder = fixture(name);
         let encoder = open(&folder);
         let expected = expected(&folder.join("expected.json"));
