@@ -4,13 +4,14 @@ use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Mutex;
 
-use data_encoding::HEXLOWER;
-use serde::Deserialize;
-
+use crate::bert::{Bert, Configuration};
+#[cfg(feature = "endpoint")]
+use crate::endpoint::Endpoint;
 use crate::fixed::{self, Fixed};
 use crate::folder::settings::Parts;
 use crate::folder::{Folder, Tokens, Weights};
 use crate::{EncodeError, Location};
+use data_encoding::HEXLOWER;
 
 /// What a text is encoded for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,7 +29,10 @@ pub struct Encoder {
 }
 
 enum Kind {
+    Bert(Box<Bert>),
     Fixed(Box<Fixed>),
+    #[cfg(feature = "endpoint")]
+    Endpoint(Box<Endpoint>),
 }
 
 impl std::fmt::Debug for Encoder {
@@ -48,6 +52,13 @@ impl Encoder {
     pub fn open(location: &Location) -> Result<Self, EncodeError> {
         match location {
             Location::Folder(path) => Self::open_folder(path),
+            #[cfg(feature = "endpoint")]
+            Location::Endpoint { url, model } => {
+                let endpoint = Endpoint::open(url, model)?;
+                let identity = format!("endpoint {model}");
+                Ok(Self { kind: Kind::Endpoint(Box::new(endpoint)), identity })
+            }
+            #[cfg(not(feature = "endpoint"))]
             Location::Endpoint { .. } => Err(EncodeError::NoEndpoints),
         }
     }
@@ -62,13 +73,15 @@ impl Encoder {
             let identity = format!("static sha256:{}", HEXLOWER.encode(&digest));
             return Ok(Self { kind: Kind::Fixed(Box::new(model)), identity });
         }
-        let configuration: Option<Named> = parts.transformer.configuration("config.json")?;
-        let architecture = configuration.map(|configuration| configuration.model_type);
-        Err(EncodeError::Architecture {
-            folder: path.to_owned(),
-            architecture: architecture.unwrap_or_else(|| "unknown".into()),
-            reason: "tables of embeddings (model2vec, WordLlama) are".into(),
-        })
+        let configuration: Option<Configuration> =
+            parts.transformer.configuration("config.json")?;
+        let configuration = configuration.ok_or_else(|| EncodeError::Missing {
+            file: parts.transformer.path().join("config.json"),
+            purpose: "it says which model the weights are of",
+        })?;
+        let (model, digest) = Bert::open(&folder, &parts, &file, weights, &configuration)?;
+        let identity = format!("bert sha256:{}", HEXLOWER.encode(&digest));
+        Ok(Self { kind: Kind::Bert(Box::new(model)), identity })
     }
 
     /// A stable name of what the vectors depend on: `bert sha256:<hex>` or `static sha256:<hex>` over weights, tokenizer
@@ -80,7 +93,10 @@ impl Encoder {
     /// How many values a vector has.
     pub fn dimension(&self) -> usize {
         match &self.kind {
+            Kind::Bert(model) => model.dimension(),
             Kind::Fixed(model) => model.dimension(),
+            #[cfg(feature = "endpoint")]
+            Kind::Endpoint(endpoint) => endpoint.dimension(),
         }
     }
 
@@ -102,9 +118,11 @@ impl Encoder {
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         let progress = Progress::begin(texts.len(), watch)?;
         let vectors = match &self.kind {
+            Kind::Bert(model) => model.encode(&texts, purpose, &progress),
             Kind::Fixed(model) => model.encode(&texts, &progress),
+            #[cfg(feature = "endpoint")]
+            Kind::Endpoint(endpoint) => endpoint.encode(&texts, purpose, &progress),
         }?;
-        let _ = purpose;
         let dimension = self.dimension();
         match vectors.iter().position(|value| !value.is_finite()) {
             Some(at) => Err(EncodeError::NotFinite { index: at / dimension }),
@@ -136,16 +154,12 @@ impl Encoder {
 
     fn tokens(&self) -> Option<&Tokens> {
         match &self.kind {
+            Kind::Bert(model) => Some(model.tokens()),
             Kind::Fixed(model) => Some(model.tokens()),
+            #[cfg(feature = "endpoint")]
+            Kind::Endpoint(_) => None,
         }
     }
-}
-
-/// What `config.json` calls the model.
-#[derive(Deserialize)]
-struct Named {
-    #[serde(default)]
-    model_type: String,
 }
 
 /// How many texts are done, told to the caller, who may end it.
@@ -156,7 +170,7 @@ pub(crate) struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    fn begin(
+    pub(crate) fn begin(
         total: usize,
         watch: &'a (dyn Fn(usize, usize) -> ControlFlow<()> + Sync),
     ) -> Result<Self, EncodeError> {

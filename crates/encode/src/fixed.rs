@@ -11,6 +11,8 @@ use crate::folder::{File, Folder, Tokens, Weights};
 
 /// As many tokens as model2vec looks at.
 const MODEL2VEC_LENGTH: usize = 512;
+/// Texts between two looks at whether to go on.
+const BATCH_TEXTS: usize = 128;
 
 /// A model with one vector for each token.
 pub(crate) struct Fixed {
@@ -55,7 +57,7 @@ impl Fixed {
         }
         let configuration: Option<Configuration> =
             parts.transformer.configuration("config.json")?;
-        let normalize = configuration.unwrap_or_default().normalize.unwrap_or(true);
+        let normalize = configuration.unwrap_or_default().normalize.unwrap_or(parts.normalize);
         let is_model2vec = table == "embeddings";
         let rows = weights.values(table, &shape)?;
         let mapping = weights.has("mapping").then(|| mapping(file, weights, count)).transpose()?;
@@ -91,11 +93,13 @@ impl Fixed {
         progress: &Progress<'_>,
     ) -> Result<Vec<f32>, EncodeError> {
         let mut vectors = vec![0.0; texts.len() * self.dimension];
-        vectors.par_chunks_mut(self.dimension).zip(texts).enumerate().try_for_each(
-            |(index, (vector, text))| {
-                let tokens = self.tokens.of(index, text)?;
-                self.mean(&tokens, vector);
-                progress.advance(1)
+        let rows = vectors.par_chunks_mut(BATCH_TEXTS * self.dimension);
+        rows.zip(texts.par_chunks(BATCH_TEXTS)).enumerate().try_for_each(
+            |(batch, (rows, texts))| {
+                for (place, (row, text)) in rows.chunks_mut(self.dimension).zip(texts).enumerate() {
+                    self.mean(&self.tokens.of(batch * BATCH_TEXTS + place, text)?, row);
+                }
+                progress.advance(texts.len())
             },
         )?;
         Ok(vectors)

@@ -31,7 +31,10 @@
 //! No training, no graphics processors, no downloads, no generation of text. Decoders (Llama, Qwen) and models with
 //! rotary positions run behind an endpoint.
 
+mod bert;
 mod encoder;
+#[cfg(feature = "endpoint")]
+mod endpoint;
 mod error;
 mod fixed;
 mod folder;

@@ -94,7 +94,8 @@ struct PromptFile {
 pub(crate) struct Parts {
     pub(crate) transformer: Folder,
     pooling: Option<Folder>,
-    normalize: bool,
+    /// Whether vectors have unit length, which is also so where no file says it.
+    pub(crate) normalize: bool,
 }
 
 impl Parts {
@@ -126,10 +127,6 @@ impl Parts {
         Ok(parts)
     }
 
-    pub(crate) fn normalize(&self) -> bool {
-        self.normalize
-    }
-
     /// What the files of the folder say, of a model that was saved under this name.
     pub(crate) fn settings(
         &self,
@@ -159,11 +156,14 @@ impl Parts {
             folder.configuration("config_sentence_transformers.json")?;
         let prompts =
             prompts.filter(|file| file.prompts.values().flatten().any(|prompt| !prompt.is_empty()));
+        let called = folder.path().file_name().unwrap_or_default().to_string_lossy();
         let (query_prefix, passage_prefix) = match prompts {
             Some(prompts) => {
                 (prompts.of(&["query"]), prompts.of(&["passage", "document", "corpus"]))
             }
-            None if is_e5(folder, name) => ("query: ".into(), "passage: ".into()),
+            None if [name.unwrap_or_default(), &called].into_iter().any(is_e5) => {
+                (e5_prefix(Purpose::Query).into(), e5_prefix(Purpose::Passage).into())
+            }
             None => Default::default(),
         };
         let prefixed = !query_prefix.is_empty() || !passage_prefix.is_empty();
@@ -225,13 +225,18 @@ fn pooling_of(file: &PoolingFile) -> Option<Pooling> {
     }
 }
 
-/// Whether a model is one of e5, by the name it was saved under or by that of its folder. Those with instructions want
-/// other words, which only their configuration can say.
-fn is_e5(folder: &Folder, name: Option<&str>) -> bool {
-    let folder = folder.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
-    [name.unwrap_or_default(), &folder].iter().any(|name| {
-        let name = name.to_lowercase();
-        let mut words = name.split(|character: char| !character.is_alphanumeric());
-        words.any(|word| word == "e5") && !name.contains("instruct")
-    })
+/// Whether a model is one of e5, by its name. Those with instructions want other words, which only their configuration
+/// can say.
+pub(crate) fn is_e5(name: &str) -> bool {
+    let name = name.to_lowercase();
+    let mut words = name.split(|character: char| !character.is_alphanumeric());
+    words.any(|word| word == "e5") && !name.contains("instruct")
+}
+
+/// What e5 was trained with before a text.
+pub(crate) fn e5_prefix(purpose: Purpose) -> &'static str {
+    match purpose {
+        Purpose::Query => "query: ",
+        Purpose::Passage => "passage: ",
+    }
 }

@@ -10,6 +10,7 @@ use crate::EncodeError;
 /// A tokenizer that pads nothing and, if told so, cuts texts to the model's length.
 pub(crate) struct Tokens {
     tokenizer: Tokenizer,
+    limit: usize,
     /// Whether tokens such as `[CLS]` are put around a text.
     special: bool,
 }
@@ -28,7 +29,7 @@ impl Tokens {
         let truncation =
             limit.map(|max_length| TruncationParams { max_length, ..Default::default() });
         tokenizer.with_truncation(truncation).map_err(|error| damaged(error.to_string()))?;
-        Ok(Self { tokenizer, special })
+        Ok(Self { tokenizer, limit: limit.unwrap_or(usize::MAX), special })
     }
 
     /// The tokens of text number `index`.
@@ -37,7 +38,8 @@ impl Tokens {
             .tokenizer
             .encode_fast(text, self.special)
             .map_err(|error| EncodeError::Tokenize { index, reason: error.to_string() })?;
-        Ok(encoding.get_ids().to_vec())
+        let ids = encoding.get_ids();
+        Ok(ids[..ids.len().min(self.limit)].to_vec())
     }
 
     /// Where the tokens of a text are in it, by bytes; those put around it have no place.
