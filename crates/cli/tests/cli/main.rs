@@ -8,6 +8,7 @@ mod dump;
 mod errors;
 mod eval;
 mod exact;
+mod fields;
 mod ingest;
 mod journey;
 mod leaks;
@@ -23,6 +24,8 @@ mod serve;
 mod server;
 mod support;
 mod terminal;
+#[cfg(feature = "encode")]
+mod texts;
 mod updates;
 mod usage;
 mod vault;

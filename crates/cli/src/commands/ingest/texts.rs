@@ -67,7 +67,7 @@ pub fn run(arguments: &Ingest, path: &Path, output: &Output<'_>) -> Result<()> {
         part(done.deleted, "deleted"),
         grouped(collection.documents()),
     ))?;
-    if done.records + done.deleted > 0 && !is_first {
+    if done.records + done.deleted > 0 {
         publish_next(output, &arguments.vault.vault)?;
     }
     output.result(&json!({
