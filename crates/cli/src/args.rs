@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use shard::baselines::Baseline;
 use shard::remote::ServerAddress;
-use shard::{CellCount, Choice, LayoutChoice, Objective};
+use shard::{CellCount, Choice, Filter, LayoutChoice, Objective};
 
 use crate::commands::audit::Audit;
 use crate::commands::compact::Compact;
@@ -26,6 +26,7 @@ use crate::commands::serve::Serve;
 use crate::commands::token::TokenCommand;
 use crate::commands::verify::Verify;
 use crate::remote::{ConnectionArguments, ServerArguments, VectorArguments};
+use crate::texts::EncoderArguments;
 
 /// Private dense retrieval: the server ranks vectors it cannot read for queries it cannot see.
 #[derive(Parser)]
@@ -223,13 +224,22 @@ pub struct Ingest {
     pub vault: VaultArguments,
     #[command(flatten)]
     pub vectors_from: VectorArguments,
-    /// Vectors: .npy (f16, f32, f64 in any order), .jsonl or .jsonl.gz (`id`, `vector`), or .parquet
+    /// Vectors: .npy (f16, f32, f64 in any order), .jsonl or .jsonl.gz (`id`, `vector`), or .parquet. Texts:
+    /// .jsonl, .jsonl.gz, .csv or .parquet (`id`, `text`, perhaps `title`), .md, .txt, or a folder of these two
     #[arg(required_unless_present = "records")]
     pub documents: Option<PathBuf>,
     /// Records of documents of a blind vault, .jsonl: each line is an object with an `id`, and the whole
     /// line is that document's record
     #[arg(long, value_name = "FILE")]
     pub records: Option<PathBuf>,
+    #[command(flatten)]
+    pub encoder: EncoderArguments,
+    /// Cut texts into chunks of so many tokens [default: each is one passage]
+    #[arg(long, value_name = "TOKENS", requires = "documents", value_parser = positive)]
+    pub chunk: Option<usize>,
+    /// Tokens that a chunk shares with the one before
+    #[arg(long, value_name = "TOKENS", requires = "chunk", default_value_t = 32)]
+    pub overlap: usize,
     /// Ids for a .npy, one per line [default: row numbers]
     #[arg(long, value_name = "FILE", requires = "documents")]
     pub ids: Option<PathBuf>,
@@ -305,10 +315,32 @@ pub struct Restore {
 pub struct Search {
     #[command(flatten)]
     pub vault: VaultArguments,
+    /// What to search for, in words: passages are shown, and fetched without saying which
+    #[arg(value_name = "WORDS", required_unless_present = "query", conflicts_with = "query")]
+    pub words: Option<String>,
     /// Query vectors: .npy with one query or one per row, .jsonl (`vector`, perhaps `id`) or
-    /// .parquet; with `-` one vector as JSON from standard input, `[0.5, ...]` or `{"vector": [...]}`
+    /// .parquet; with `-` one vector as JSON from standard input, `[0.5, ...]` or `{"vector": [...]}`; or
+    /// texts, .jsonl or .csv (`text`, perhaps `id`)
     #[arg(long, visible_alias = "queries", value_name = "FILE")]
-    pub query: PathBuf,
+    pub query: Option<PathBuf>,
+    #[command(flatten)]
+    pub encoder: EncoderArguments,
+    /// Only documents that this holds of: `year >= 2020`, `lang in (en, de)`, `topic = "heart disease"`, with
+    /// `and`, `or`, `not`, `exists` and parentheses, or JSON, {"year": {"$gte": 2020}}; all of several
+    #[arg(long = "where", value_name = "FILTER", value_parser = filter)]
+    pub filters: Vec<Filter>,
+    /// Show passages for the queries of a file as well
+    #[arg(long, requires = "query", conflicts_with = "baseline")]
+    pub passages: bool,
+    /// Print ids and no passages, and fetch nothing
+    #[arg(long, conflicts_with_all = ["passages", "direct", "full"])]
+    pub no_passages: bool,
+    /// Ask for passages by the names of their pages: cheaper, and the server learns which those are
+    #[arg(long)]
+    pub direct: bool,
+    /// Print passages whole
+    #[arg(long)]
+    pub full: bool,
     /// Server and collection, https://HOST:PORT/NAME [default: a server in this process]
     #[arg(long, value_name = "URL", env = "SHARD_SERVER")]
     pub server: Option<ServerAddress>,
@@ -349,9 +381,11 @@ pub struct Search {
 pub struct Eval {
     #[command(flatten)]
     pub vault: VaultArguments,
-    /// Query vectors
+    /// Queries: vectors, or texts (`id` or `_id`, `text`)
     #[arg(long, value_name = "FILE")]
     pub queries: PathBuf,
+    #[command(flatten)]
+    pub encoder: EncoderArguments,
     /// Ids of the queries in a .npy, one per line
     #[arg(long, value_name = "FILE")]
     pub query_ids: Option<PathBuf>,
@@ -494,4 +528,13 @@ mod tests {
         assert!(parse(&["--foil", "global"]).is_ok());
         assert!(parse(&["--objective", "latency"]).is_ok());
     }
+}
+
+/// A filter in words, or as JSON where it begins like that.
+fn filter(text: &str) -> Result<Filter, String> {
+    if !text.trim_start().starts_with('{') {
+        return text.parse().map_err(|error: shard::FilterError| error.to_string());
+    }
+    let json = serde_json::from_str(text).map_err(|error| format!("filter: {error}"))?;
+    Filter::from_json(&json).map_err(|error| error.to_string())
 }

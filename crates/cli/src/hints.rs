@@ -20,6 +20,10 @@ fn of_library(error: &Error) -> Option<&'static str> {
         Error::Start(StartError::PublicWithoutTls(_)) => Some("leave out --plain"),
         Error::Start(StartError::PublicWithoutToken(_)) => Some("`shard token create` makes one"),
         Error::Token(error) => of_token(error),
+        Error::NoEncoder | Error::EncoderUnknown { .. } => {
+            Some("--encoder takes a folder with a model, or the address of an endpoint and a model")
+        }
+        Error::LongDocument { .. } => Some("--chunk 256 does so"),
         _ => None,
     }
 }
@@ -36,6 +40,9 @@ fn of_client(error: &ClientError) -> Option<&'static str> {
         }
         ClientError::Forked { .. } => {
             "`shard pull`, then `shard publish`; or `shard publish --replace`"
+        }
+        ClientError::OtherEncoder { .. } => {
+            "--encoder or SHARD_ENCODER says where the right one is"
         }
         ClientError::NoPublishedState => "`shard publish` leaves it there",
         ClientError::UnknownState { .. } => "`shard publish --replace` does so",

@@ -12,6 +12,7 @@ pub mod output;
 mod place;
 mod remote;
 mod scifact;
+mod texts;
 mod unlock;
 mod usage;
 

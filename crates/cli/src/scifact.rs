@@ -11,7 +11,7 @@ use flate2::bufread::MultiGzDecoder;
 use shard::evaluation::Qrels;
 
 use shard::Documents;
-use shard::input::{Text, npy_from, qrels_from, texts_from};
+use shard::input::{TextDocument, npy_from, qrels_from, texts_from};
 
 static DOCUMENT_VECTORS: &[u8] = include_bytes!("../assets/scifact/docs.npy");
 static DOCUMENT_IDS: &[u8] = include_bytes!("../assets/scifact/ids.txt");
@@ -31,9 +31,9 @@ pub struct SciFact {
     /// Which abstracts bear on which claim.
     pub qrels: Qrels,
     /// The abstracts as text, in the order of `documents`.
-    pub document_texts: Vec<Text>,
+    pub document_texts: Vec<TextDocument>,
     /// The claims as text, in the order of `queries`.
-    pub query_texts: Vec<Text>,
+    pub query_texts: Vec<TextDocument>,
 }
 
 /// Unpacks the data set.
@@ -60,8 +60,8 @@ pub fn load() -> Result<SciFact> {
     })
 }
 
-fn in_row_order(ids: &[String], texts: Vec<Text>) -> Result<Vec<Text>> {
-    let mut by_id: HashMap<String, Text> =
+fn in_row_order(ids: &[String], texts: Vec<TextDocument>) -> Result<Vec<TextDocument>> {
+    let mut by_id: HashMap<String, TextDocument> =
         texts.into_iter().map(|text| (text.id.clone(), text)).collect();
     ids.iter().map(|id| by_id.remove(id).ok_or_else(|| anyhow!("no text for id {id:?}"))).collect()
 }

@@ -15,6 +15,7 @@ use shard_rlwe::blind::ShapeError;
 use shard_rlwe::slots::SlotsError;
 use shard_rlwe::{EntropyError, OperandOverflow, SessionSpent};
 
+use crate::filter::FilterError;
 use crate::payload::PayloadError;
 #[cfg(feature = "remote")]
 use crate::remote::{BackupError, Head, Lineage, RemoteError};
@@ -46,6 +47,20 @@ pub enum ClientError {
         protection: Protection,
         /// Why that does not go with what was asked.
         reason: &'static str,
+    },
+    /// A filter that cannot be used.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// An encoder other than that of the vault's documents.
+    #[error(
+        "the documents of this vault were encoded by {held}, and this is {given}: vectors of two \
+         encoders cannot be compared"
+    )]
+    OtherEncoder {
+        /// The identity of the encoder that the documents went through.
+        held: String,
+        /// The identity of the one that was given.
+        given: String,
     },
     /// Blocks that cannot be.
     #[error(transparent)]

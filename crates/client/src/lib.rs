@@ -24,6 +24,8 @@
 //! | `collection` | what changes a collection, and the way into it |
 //! | `blind` | the same where rows are encrypted and lie in blocks |
 //! | `protect` | a document's journey to a stored row |
+//! | `filter` | which documents a search may return, by their fields |
+//! | `encoder_note` | what the vault knows of the encoder of its texts |
 //! | `drift` | whether the model still fits |
 //! | `search` | a query's journey |
 //! | `session` | secrets that serve more than one request |
@@ -47,7 +49,9 @@ mod blind;
 )]
 mod collection;
 mod drift;
+mod encoder_note;
 mod error;
+mod filter;
 mod index;
 mod keys;
 mod model;
@@ -68,17 +72,20 @@ pub mod vault;
 
 pub use blind::{
     BlindCollection, BlindHead, BlindSearcher, BlockPlaces, Compacted, FetchCost, FetchWay,
-    Fetched, Filling, Hints, MAX_RECORD_BYTES, Record, Records, SECRET_BYTES, SLOT_BYTES,
-    SLOT_PAYLOAD, block_file_name, compact, fill_server, set_records, stored_records,
+    Fetched, Filling, Hints, MAX_RECORD_BYTES, Metadata, NOT_FIELDS, Record, Records, SECRET_BYTES,
+    SLOT_BYTES, SLOT_PAYLOAD, block_file_name, compact, fill_server, set_records, stored_records,
+    stored_records_of,
 };
 pub use collection::{
-    Collection, Deleted, DerivedRows, Documents, Ingested, MissingIds, NewEpoch, Position,
-    Verified, create_vault, delete_documents, export_query_vault, ingest, model_drift,
-    published_rows, refit, rekey, stored_documents, stored_vectors, synchronise, vault_settings,
-    verify_vault,
+    Collection, Deleted, DerivedRows, Documents, Ingested, Intake, MissingIds, NewEpoch, Others,
+    Position, Verified, create_vault, delete_documents, export_query_vault, ingest, model_drift,
+    published_rows, refit, rekey, stored_documents, stored_vectors, synchronise, take_in,
+    vault_settings, verify_vault,
 };
 pub use drift::{Balance, Figures, ModelDrift, RefitReason};
+pub use encoder_note::{EncoderNote, encoder_note};
 pub use error::ClientError;
+pub use filter::{Comparison, Filter, FilterError, Scalar};
 pub use index::Index;
 pub use keys::{KeyOwner, KeySchedule, ROW_MAC_BYTES, SaltedEpoch};
 pub use model::{Model, TuningRecord, WidthTried};

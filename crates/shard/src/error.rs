@@ -18,6 +18,56 @@ pub enum Error {
     /// Documents, queries or files that cannot be used.
     #[error(transparent)]
     Input(#[from] InputError),
+    /// An encoder that cannot be opened, or texts that it cannot encode.
+    #[cfg(feature = "encode")]
+    #[error(transparent)]
+    Encode(#[from] shard_encode::EncodeError),
+    /// What is no location of an encoder.
+    #[cfg(feature = "encode")]
+    #[error(transparent)]
+    Location(#[from] shard_encode::LocationError),
+    /// No encoder was given, and the vault knows of none.
+    #[error("no text was ever ingested into this vault, so it knows no encoder: name one")]
+    NoEncoder,
+    /// The encoder of a vault, of which nobody said where it is.
+    #[error("the texts of this vault were encoded by {identity}: say where that is")]
+    EncoderUnknown {
+        /// Its identity.
+        identity: String,
+    },
+    /// An encoder for documents of another width.
+    #[error(
+        "the encoder makes vectors of {encoder} coordinates, and the documents of this vault have \
+         {documents}"
+    )]
+    EncoderWidth {
+        /// Coordinates of its vectors.
+        encoder: usize,
+        /// Coordinates of the vault's documents.
+        documents: usize,
+    },
+    /// A document too long for one record.
+    #[error(
+        "document {} takes {bytes} bytes with its fields, and a passage at most {}: ingest it in \
+         chunks", crate::input::shown(.id), shard_client::MAX_RECORD_BYTES
+    )]
+    LongDocument {
+        /// Its id.
+        id: String,
+        /// Bytes of its record.
+        bytes: usize,
+    },
+    /// A field that chunks have of their own.
+    #[error(
+        "document {} has a field {field:?}, which is what chunks are known by: rename it, or ingest \
+         the document whole", crate::input::shown(.id)
+    )]
+    ChunkField {
+        /// The document's id.
+        id: String,
+        /// The field.
+        field: String,
+    },
     /// A file or directory that could not be written.
     #[error("cannot write {}: {source}", .path.display())]
     Write {

@@ -29,6 +29,9 @@
 //! * [`Documents`]: vectors with ids, from values in memory or, through [`input`], from files.
 //! * [`Record`]: what a document of a blind collection brings back; [`Searcher::fetch`] brings it without
 //!   saying which.
+//! * [`TextDocument`]: a text with its fields; `Vault::add_texts` (feature `encode`) encodes and takes
+//!   them, and [`Searcher::passages`] brings back a [`Passage`] for each hit.
+//! * [`Filter`]: which documents a search may return, by their fields.
 //! * [`Searcher`]: a collection and its server; [`Vault::embedded`] has one in this process,
 //!   [`Vault::searcher`] takes any.
 //! * `remote` (feature `remote`): a server over TLS; `Vault::publish`, `backup` and `restore`.
@@ -42,12 +45,12 @@
 //! Default: `remote`, `server`, `audit`, `faer`, `gzip` and `tfhe`. `parquet` reads parquet files and
 //! `gzip` compressed ones. `faer` fits models faster. `tfhe` computes with tfhe-ntt beside the
 //! portable transform; both give the same bytes. `slots` adds the paper's slot layout, for
-//! comparison only. Without any of them the library makes vaults, reads `.npy` and JSON lines, and
+//! comparison only. `encode` has text encoders: [`Vault`] takes texts with it. `csv` reads `.csv` files. Without any of them the library makes vaults, reads `.npy` and JSON lines, and
 //! searches in this process.
 //!
 //! # Non-goals
 //!
-//! No text encoders. No hiding of which rows are asked for: see [`Leak`].
+//! No hiding of which rows are asked for: see [`Leak`].
 
 #[cfg(feature = "audit")]
 pub mod audit;
@@ -62,12 +65,16 @@ pub mod planning;
 mod searcher;
 #[cfg(feature = "server")]
 pub mod server;
+mod texts;
 mod vault;
 
 pub use error::Error;
-pub use input::{Documents, InputError};
+pub use input::{Documents, InputError, TextDocument};
 pub use local::LocalSearcher;
 pub use searcher::{Opened, Searcher};
+pub use texts::Passage;
+#[cfg(feature = "encode")]
+pub use texts::{ChunkOptions, TextOptions, encode_queries};
 pub use vault::{FitOptions, Vault};
 
 pub use shard_client::vault::{
@@ -75,11 +82,12 @@ pub use shard_client::vault::{
     RecoveryCodeError, Unlock, UnlockKind, VaultAccess, VaultError,
 };
 pub use shard_client::{
-    Answer, Balance, BlindCollection, CellCount, Choice, ClientError, Collection, Compacted, Cost,
-    Deleted, FetchCost, FetchWay, Fetched, Figures, Hit, Index, Ingested, KeyOwner, KeySchedule,
-    LayoutChoice, MissingIds, Model, ModelDrift, NewEpoch, Position, Progress, Protection, Record,
-    Records, RefitReason, SaltedEpoch, SearchOptions, Settings, Timings, TransformKind,
-    TuningRecord, UNWATCHED, Verified, Watch, WidthTried,
+    Answer, Balance, BlindCollection, CellCount, Choice, ClientError, Collection, Compacted,
+    Comparison, Cost, Deleted, EncoderNote, FetchCost, FetchWay, Fetched, Figures, Filter,
+    FilterError, Hit, Index, Ingested, KeyOwner, KeySchedule, LayoutChoice, MAX_RECORD_BYTES,
+    Metadata, MissingIds, Model, ModelDrift, NewEpoch, Others, Position, Progress, Protection,
+    Record, Records, RefitReason, SaltedEpoch, Scalar, SearchOptions, Settings, Timings,
+    TransformKind, TuningRecord, UNWATCHED, Verified, Watch, WidthTried,
 };
 pub use shard_geometry::{
     Cells, CellsError, Pca, Ranked, Split, Transform, VectorError, VectorSet, exact_scores,
@@ -93,6 +101,12 @@ pub use shard_rlwe::slots::SlotsParameters;
 pub use shard_rlwe::{Backend, Objective, OperandScale, Plan, UnknownBackend};
 pub use shard_server::Embedded;
 pub use shard_store::EpochStatistics;
+
+/// Text encoders.
+#[cfg(feature = "encode")]
+pub mod encode {
+    pub use shard_encode::{EncodeError, Encoder, Location, LocationError, Purpose};
+}
 
 /// A server on a network, as its clients see it.
 #[cfg(feature = "remote")]

@@ -1,18 +1,19 @@
 //! Search at home: no server is asked, and none learns anything.
 
-use shard_client::Hit;
-use shard_geometry::exact_top_k;
+use shard_client::{ClientError, Filter, Hit, Protection};
+use shard_geometry::{exact_scores, top_k};
 
-use crate::{Documents, Error};
+use crate::{Documents, Error, Opened};
 
 /// Searches vectors that are held in memory, exactly.
 pub struct LocalSearcher {
     documents: Documents,
+    collection: Opened,
 }
 
 impl LocalSearcher {
-    pub(crate) fn new(documents: Documents) -> Self {
-        Self { documents }
+    pub(crate) fn new(documents: Documents, collection: Opened) -> Self {
+        Self { documents, collection }
     }
 
     /// The documents.
@@ -20,17 +21,47 @@ impl LocalSearcher {
         &self.documents
     }
 
-    /// The best documents by inner product in double precision; ties in the order of the documents.
+    /// The collection, as it was when the vault was opened for search.
+    pub fn collection(&self) -> &Opened {
+        &self.collection
+    }
+
+    /// The best documents by inner product in double precision, of all or of those that a filter holds of;
+    /// ties in the order of the documents.
     ///
     /// # Errors
-    /// When the query has another width than the documents, or a value that is not finite.
-    pub fn search(&self, query: &[f32], top: usize) -> Result<Vec<Hit>, Error> {
-        let best = exact_top_k(self.documents.vectors(), query, top)?;
+    /// When the query has another width than the documents, or a value that is not finite; and when the
+    /// filter cannot be used, or the collection is rotated.
+    pub fn search(
+        &self,
+        query: &[f32],
+        top: usize,
+        filter: Option<&Filter>,
+    ) -> Result<Vec<Hit>, Error> {
+        let scores = (0..).zip(exact_scores(self.documents.vectors(), query)?);
+        let best = match filter.map(|filter| self.matching(filter)).transpose()? {
+            Some(matching) => top_k(scores.filter(|(row, _)| matching[*row as usize]), top),
+            None => top_k(scores, top),
+        };
         let hit = |found: &shard_geometry::Ranked| Hit {
             id: self.documents.ids()[found.row as usize].clone(),
             row: found.row,
             score: found.score,
         };
         Ok(best.iter().map(hit).collect())
+    }
+
+    /// Whether a filter holds, for every document.
+    fn matching(&self, filter: &Filter) -> Result<Vec<bool>, Error> {
+        let Opened::Blind(collection) = &self.collection else {
+            return Err(ClientError::OtherProtection {
+                protection: Protection::Rotated,
+                reason: "filters go by the fields of records, which are kept of blind collections only",
+            }
+            .into());
+        };
+        // Documents are in the order of their places.
+        let matching = collection.matching(filter)?;
+        Ok(collection.ids().map(|(place, _)| matching[place as usize]).collect())
     }
 }

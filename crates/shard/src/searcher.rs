@@ -4,14 +4,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use shard_client::{
-    Answer, BlindCollection, BlindSearcher, ClientError, Collection, FetchWay, Fetched, Hints,
+    Answer, BlindCollection, BlindSearcher, ClientError, Collection, FetchWay, Fetched, Hints, Hit,
     Position, Protection, SearchOptions, Watch,
 };
 use shard_geometry::VectorSet;
 use shard_protocol::{Blob, BlobName, Epoch, FetchBlob, Leak, Limits, Transport, declassify};
 use shard_server::Embedded;
 
-use crate::Error;
+use crate::{Error, Passage};
 
 /// A collection that was opened for search, as it was then.
 #[derive(Clone)]
@@ -169,6 +169,17 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
             Inner::Rotated(..) => Err(no_records().into()),
             Inner::Blind(collection, searcher) => Ok(searcher.fetch(collection, ids, way)?),
         }
+    }
+
+    /// The passages of hits, in their order: what [`Searcher::fetch`] brings of them, read.
+    ///
+    /// # Errors
+    /// As for [`Searcher::fetch`].
+    pub fn passages(&self, hits: &[Hit], way: FetchWay) -> Result<Vec<Passage>, Error> {
+        let ids: Vec<&str> = hits.iter().map(|hit| hit.id.as_str()).collect();
+        let fetched = self.fetch(&ids, way)?;
+        let records = fetched.records.iter().map(Option::as_deref);
+        Ok(hits.iter().zip(records).map(|(hit, record)| Passage::new(hit, record)).collect())
     }
 
     /// Searches for every query, up to `parallel` requests at a time, each of one query or, of a blind

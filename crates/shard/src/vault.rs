@@ -1,14 +1,15 @@
 //! The vault: everything that an owner does with documents, and what opens a collection for search.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use getrandom::SysRng;
 use rand_core::UnwrapErr;
 use shard_client::vault::{BackupAge, Commit, KdfCost, PreparedRecovery, Unlock, VaultAccess};
 use shard_client::{
-    BlindCollection, CellCount, ClientError, Collection, Compacted, Deleted, DerivedRows, Filling,
-    Hints, Ingested, MissingIds, ModelDrift, NewEpoch, Protection, Record, Settings, UNWATCHED,
-    Verified, Watch,
+    BlindCollection, CellCount, ClientError, Collection, Compacted, Deleted, DerivedRows,
+    EncoderNote, Filling, Hints, Ingested, Intake, MissingIds, ModelDrift, NewEpoch, Others,
+    Protection, Record, Settings, UNWATCHED, Verified, Watch,
 };
 use shard_geometry::VectorSet;
 use shard_protocol::{RowBatch, RowHandle, Transport};
@@ -146,7 +147,8 @@ impl Vault {
         Ok(shard_client::published_rows(&self.0)?)
     }
 
-    /// Adds documents, or replaces those whose id is known. The first documents fit the model.
+    /// Adds documents, or replaces those whose id is known. The first documents fit the model. A blind
+    /// vault takes their records as well, in the same change; a rotated one keeps none.
     ///
     /// # Errors
     /// When the vectors are not as wide as those before, an id is too long, another writer is at
@@ -156,8 +158,7 @@ impl Vault {
         documents: &Documents,
         options: FitOptions<'_>,
     ) -> Result<Ingested, Error> {
-        let documents = to_ingest(documents, options);
-        Ok(shard_client::ingest(&mut self.0, &documents, options.watch, &mut rng())?)
+        self.ingest_with(documents, Vec::new(), Others::Keep, options)
     }
 
     /// As [`Vault::ingest`], and removes all other documents.
@@ -169,8 +170,47 @@ impl Vault {
         documents: &Documents,
         options: FitOptions<'_>,
     ) -> Result<Ingested, Error> {
-        let documents = to_ingest(documents, options);
-        Ok(shard_client::synchronise(&mut self.0, &documents, options.watch, &mut rng())?)
+        self.ingest_with(documents, Vec::new(), Others::Delete, options)
+    }
+
+    /// As [`Vault::ingest`] or [`Vault::synchronise`], as `others` says, with more records: of these
+    /// documents, in place of their own, or of others that are in the vault. All of it is one change.
+    ///
+    /// # Errors
+    /// As for [`Vault::ingest`] and [`Vault::set_records`].
+    pub fn ingest_with(
+        &mut self,
+        documents: &Documents,
+        records: Vec<Record>,
+        others: Others,
+        options: FitOptions<'_>,
+    ) -> Result<Ingested, Error> {
+        let mut all = records;
+        if self.settings()?.protection == Protection::Blind {
+            let given: HashSet<String> = all.iter().map(|record| record.id.clone()).collect();
+            let own = documents.records().iter().filter(|record| !given.contains(&record.id));
+            all.extend(own.cloned());
+        }
+        let intake = Intake { records: all, others, ..Intake::of(to_ingest(documents, options)) };
+        self.take_in(intake, options.watch)
+    }
+
+    /// Takes all that an ingest brings, in one change.
+    pub(crate) fn take_in(
+        &mut self,
+        intake: Intake<'_>,
+        watch: &Watch<'_>,
+    ) -> Result<Ingested, Error> {
+        Ok(shard_client::take_in(&mut self.0, intake, watch, &mut rng())?)
+    }
+
+    /// What the texts of its documents went through, and queries have to; `None` if no text was ever
+    /// ingested.
+    ///
+    /// # Errors
+    /// When the vault is damaged or the disk refuses.
+    pub fn encoder(&self) -> Result<Option<EncoderNote>, Error> {
+        Ok(shard_client::encoder_note(&self.0)?)
     }
 
     /// Sets the records of documents: what they bring back when they are fetched. Returns how many are
@@ -191,7 +231,15 @@ impl Vault {
         Ok(shard_client::stored_records(&self.0)?)
     }
 
-    /// Removes documents.
+    /// The records of some of its documents, in the order of the ids; `None` where a document has none.
+    ///
+    /// # Errors
+    /// When an id is nobody's, or the vault is empty, rotated or a query vault.
+    pub fn records_of(&self, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        Ok(shard_client::stored_records_of(&self.0, ids)?)
+    }
+
+    /// Removes documents; one that was ingested in chunks with all of them.
     ///
     /// # Errors
     /// When an id is not there and `missing` does not allow it, nothing would be left, another
@@ -350,7 +398,7 @@ impl Vault {
     /// # Errors
     /// When the vault is empty or a query vault, which holds none.
     pub fn local(&self) -> Result<LocalSearcher, Error> {
-        Ok(LocalSearcher::new(self.documents()?))
+        Ok(LocalSearcher::new(self.documents()?, self.opened()?))
     }
 
     /// Puts the rows of a blind collection into no more blocks than they need.

@@ -6,17 +6,18 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use shard::SearchOptions;
 use shard::evaluation::{EvaluateOptions, Evaluation, Quality, SystemQuality};
-use shard::input::{read_qrels, read_queries};
+use shard::input::read_qrels;
 
 use crate::args::Eval;
 use crate::output::{Output, follow, progress, table};
-use crate::unlock;
+use crate::{texts, unlock};
 
 pub fn run(arguments: &Eval, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
-    let queries = read_queries(&arguments.queries, arguments.query_ids.as_deref())?;
     let qrels = read_qrels(&arguments.qrels)?;
     let vault = unlock::open(&arguments.vault)?;
+    let query_ids = arguments.query_ids.as_deref();
+    let queries = texts::queries(&arguments.queries, query_ids, &vault, &arguments.encoder)?;
     let baselines = arguments.baseline.as_ref().map_or(&[][..], |baselines| &baselines.0);
 
     let bar = progress("searching", queries.ids().len() * (1 + baselines.len()));

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use shard::remote::ServerAddress;
-use shard::{ClientError, Error, FetchWay, Fetched, Searcher, Transport};
+use shard::{ClientError, Error, FetchCost, FetchWay, Fetched, Searcher, Transport};
 
 use super::search::is_outdated;
 use crate::args::VaultArguments;
@@ -102,7 +102,7 @@ impl Fetch {
         }
         let cost = &fetched.cost;
         if self.explain {
-            output.line(self.explanation(fetched))?;
+            output.line(fetch_explanation(cost, self.way()))?;
         }
         output.result(&json!({
             "records": found,
@@ -112,24 +112,24 @@ impl Fetch {
             "bytes": { "up": cost.bytes_up, "down": cost.bytes_down, "once": cost.bytes_once },
         }))
     }
+}
 
-    fn explanation(&self, fetched: &Fetched) -> String {
-        let cost = &fetched.cost;
-        let (up, down) = (bytes(cost.bytes_up as f64), bytes(cost.bytes_down as f64));
-        let saw = match self.way() {
-            FetchWay::Private => (shard::Leak::RequestShape, "how many, and nothing of which"),
-            FetchWay::Direct => (shard::Leak::FetchedRecords, "the pages that they are in"),
-        };
-        format!(
-            "  sent    {up} up, {down} down in {} messages, for {} slots of 1 KB; {} of hints\n  \
-             server  {:18} {}",
-            cost.messages,
-            cost.slots,
-            bytes(cost.bytes_once as f64),
-            saw.0.name(),
-            saw.1
-        )
-    }
+/// What a fetch cost and what the server saw of it.
+pub(super) fn fetch_explanation(cost: &FetchCost, way: FetchWay) -> String {
+    let (up, down) = (bytes(cost.bytes_up as f64), bytes(cost.bytes_down as f64));
+    let saw = match way {
+        FetchWay::Private => (shard::Leak::RequestShape, "how many, and nothing of which"),
+        FetchWay::Direct => (shard::Leak::FetchedRecords, "the pages that they are in"),
+    };
+    format!(
+        "  sent    {up} up, {down} down in {} messages, for {} slots of 1 KB; {} of hints\n  \
+         server  {:18} {}",
+        cost.messages,
+        cost.slots,
+        bytes(cost.bytes_once as f64),
+        saw.0.name(),
+        saw.1
+    )
 }
 
 /// A record for a terminal, its lines as they are.

@@ -14,6 +14,7 @@ pub mod fetch;
 pub mod import;
 pub mod ingest;
 pub mod init;
+mod passages;
 pub mod passphrase;
 pub mod plan;
 pub mod publish;

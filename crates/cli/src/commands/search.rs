@@ -6,19 +6,25 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use shard::baselines::{Baseline, CANDIDATES};
-use shard::input::{query_from, read_queries};
+use shard::input::{Holds, holds, query_from, read_queries};
 use shard::{
-    Answer, ClientError, Cost, Documents, Error, Leak, SearchOptions, Searcher, Transport, Vault,
+    Answer, ClientError, Cost, Documents, Error, FetchCost, FetchWay, Filter, Leak, Opened,
+    Passage, SearchOptions, Searcher, Transport, Vault, Watch,
 };
 
+use super::fetch::fetch_explanation;
+use super::passages;
 use crate::args::Search;
 use crate::output::{Output, bytes, follow, note, printable, progress, table};
-use crate::{interrupt, remote, unlock};
+use crate::{interrupt, remote, texts, unlock};
 
 /// Decimals of scores that state no error of their own.
 const BASELINE_DECIMALS: usize = 6;
+
+/// Names of fields that are told where one is not there.
+const MOST_NAMES: usize = 20;
 
 pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
     if let (Some(baseline), Some(_)) =
@@ -29,12 +35,21 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
         );
     }
     let output = Output::new(json);
-    let queries = if arguments.query == Path::new("-") {
-        query_from(std::io::stdin().lock()).context("standard input")?
-    } else {
-        read_queries(&arguments.query, None)?
+    let queries = match arguments.query.as_deref() {
+        Some(path) if path == Path::new("-") => {
+            Some(query_from(std::io::stdin().lock()).context("standard input")?)
+        }
+        // Vectors are read before a passphrase is asked for.
+        Some(path) if holds(path, None)? == Holds::Vectors => Some(read_queries(path, None)?),
+        _ => None,
     };
     let mut vault = unlock::open(&arguments.vault)?;
+    let queries = match (queries, &arguments.query, &arguments.words) {
+        (Some(queries), ..) => queries,
+        (None, Some(path), _) => texts::queries(path, None, &vault, &arguments.encoder)?,
+        (None, None, Some(words)) => texts::query(words, &vault, &arguments.encoder)?,
+        (None, None, None) => bail!("there is no query"),
+    };
     if arguments.local {
         return search_local(arguments, &vault, &queries, &output);
     }
@@ -42,17 +57,23 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
         if arguments.server.is_some() {
             bail!("a baseline is searched in this process: leave out --server (or SHARD_SERVER)");
         }
+        if !arguments.filters.is_empty() {
+            bail!("--where does not go with --baseline, which ranks all documents");
+        }
         return search_baseline(baseline, arguments, &vault, &queries, &output);
     }
     let options = SearchOptions {
         top: arguments.top,
+        filter: arguments.filter(),
         candidates: arguments.candidates,
         probe: arguments.nprobe,
         objective: arguments.plan.objective(),
         layout: arguments.plan.layout(),
         ..SearchOptions::default()
     };
-    let batch = Batch { queries: &queries, options: &options, explain: arguments.explain };
+    let passages = arguments.shown_passages();
+    let batch =
+        Batch { queries: &queries, options: &options, explain: arguments.explain, passages };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     match &arguments.server {
         Some(address) => {
@@ -89,9 +110,34 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
         }
         None => {
             let parallel = arguments.parallel.unwrap_or(cores);
-            batch.search(&vault.embedded()?, parallel, &output)
+            let searcher = match passages {
+                Some(_) => vault.embedded_with_records(shard::UNWATCHED)?,
+                None => vault.embedded()?,
+            };
+            batch.search(&searcher, parallel, &output)
         }
     }
+}
+
+impl Search {
+    /// What all of `--where` say together.
+    fn filter(&self) -> Option<Filter> {
+        (!self.filters.is_empty()).then(|| Filter::all(self.filters.iter().cloned()))
+    }
+
+    /// How passages are to be shown: those of a query in words, unless told otherwise.
+    fn shown_passages(&self) -> Option<ShowPassages> {
+        let way = if self.direct { FetchWay::Direct } else { FetchWay::Private };
+        let wanted = self.passages || self.words.is_some() && !self.no_passages;
+        wanted.then_some(ShowPassages { way, full: self.full })
+    }
+}
+
+/// How passages are fetched and shown.
+#[derive(Clone, Copy)]
+struct ShowPassages {
+    way: FetchWay,
+    full: bool,
 }
 
 /// Queries to search for.
@@ -99,6 +145,24 @@ struct Batch<'a> {
     queries: &'a Documents,
     options: &'a SearchOptions,
     explain: bool,
+    passages: Option<ShowPassages>,
+}
+
+/// Says of fields that no document has that this is so: a misspelt one would find nothing.
+fn note_unknown_fields(filter: Option<&Filter>, collection: &Opened) -> Result<()> {
+    let (Some(filter), Some(blind)) = (filter, collection.blind()) else { return Ok(()) };
+    let metadata = blind.metadata().map_err(Error::from)?;
+    for field in filter.fields() {
+        if !metadata.names().any(|name| name == field) {
+            let names: Vec<&str> = metadata.names().take(MOST_NAMES).collect();
+            let there = match names.as_slice() {
+                [] => "there are no fields".to_owned(),
+                names => format!("there are {}", names.join(", ")),
+            };
+            note(&printable(&format!("no document has a field {field:?}: {there}")));
+        }
+    }
+    Ok(())
 }
 
 impl Batch<'_> {
@@ -108,15 +172,12 @@ impl Batch<'_> {
         searcher: &Searcher<T>,
     ) -> Result<()> {
         let missing = searcher.missing_bytes();
-        // Less is there before it could be read.
-        if missing < 1 << 20 {
-            return Ok(());
+        fetch_hints(missing, |watch| searcher.prepare(watch))?;
+        if self.passages.is_some_and(|passages| passages.way == FetchWay::Private) {
+            let missing = searcher.missing_fetch_bytes();
+            fetch_hints(missing, |watch| searcher.prepare_fetch(watch))?;
         }
-        note(&format!("fetching {} of hints, which are kept", bytes(missing as f64)));
-        let bar = progress("fetching hints", missing);
-        let done = searcher.prepare(&follow(&bar));
-        bar.finish_and_clear();
-        Ok(done?)
+        Ok(())
     }
 
     /// Searches and prints answers in order as they come. Ctrl-C ends it with what is done so far.
@@ -127,6 +188,7 @@ impl Batch<'_> {
         output: &Output<'_>,
     ) -> Result<()> {
         interrupt::watch();
+        note_unknown_fields(self.options.filter.as_ref(), searcher.collection())?;
         let ids = self.queries.ids();
         let bar = match ids.len() {
             1 => ProgressBar::hidden(),
@@ -135,8 +197,10 @@ impl Batch<'_> {
         let mut results = Vec::with_capacity(ids.len());
         let mut printed = Ok(());
         let each = |row: usize, answer: Answer| {
-            printed = bar.suspend(|| self.print(row, &answer, output));
-            results.push(report(&ids[row], &answer));
+            printed = bar.suspend(|| {
+                results.push(self.show(row, &answer, searcher, output)?);
+                Ok(())
+            });
             bar.inc(1);
             if printed.is_err() || interrupt::is_stopped() {
                 ControlFlow::Break(())
@@ -160,14 +224,70 @@ impl Batch<'_> {
         Ok(())
     }
 
-    fn print(&self, row: usize, answer: &Answer, output: &Output<'_>) -> Result<()> {
+    /// Prints an answer, with its passages where they are wanted, and says it for a program.
+    fn show<T: Transport<Error: Into<ClientError>>>(
+        &self,
+        row: usize,
+        answer: &Answer,
+        searcher: &Searcher<T>,
+        output: &Output<'_>,
+    ) -> Result<Value> {
+        let ids = self.queries.ids();
         let digits = (-answer.precision.log10()).ceil().clamp(0.0, 15.0) as usize;
-        print(output, self.queries.ids(), row, hits(&named(answer), digits))?;
+        let mut result = report(&ids[row], answer);
+        let mut fetched_for = None;
+        let shown = match self.passages {
+            Some(ShowPassages { way, full }) => {
+                let wanted: Vec<&str> = answer.hits.iter().map(|hit| hit.id.as_str()).collect();
+                let fetched = searcher.fetch(&wanted, way)?;
+                let records = fetched.records.iter().map(Option::as_deref);
+                let found: Vec<Passage> = answer
+                    .hits
+                    .iter()
+                    .zip(records)
+                    .map(|(hit, record)| Passage::new(hit, record))
+                    .collect();
+                if let Some(result) = result.as_object_mut() {
+                    let hits: Vec<Value> = found.iter().map(passages::report).collect();
+                    result.insert("hits".to_owned(), hits.into());
+                    result.insert("fetch".to_owned(), fetch_report(&fetched.cost, way));
+                }
+                fetched_for = Some((fetched.cost, way));
+                passages::shown(&found, digits, full)
+            }
+            None => hits(&named(answer), digits),
+        };
+        print(output, ids, row, shown)?;
         if self.explain {
             output.line(explanation(answer))?;
+            if let Some((cost, way)) = &fetched_for {
+                output.line(fetch_explanation(cost, *way))?;
+            }
         }
-        Ok(())
+        Ok(result)
     }
+}
+
+/// Fetches hints of so many bytes, with a bar where that takes a while.
+fn fetch_hints(missing: usize, fetch: impl FnOnce(&Watch<'_>) -> Result<(), Error>) -> Result<()> {
+    // Less is there before it could be read.
+    if missing < 1 << 20 {
+        return Ok(());
+    }
+    note(&format!("fetching {} of hints, which are kept", bytes(missing as f64)));
+    let bar = progress("fetching hints", missing);
+    let done = fetch(&follow(&bar));
+    bar.finish_and_clear();
+    Ok(done?)
+}
+
+fn fetch_report(cost: &FetchCost, way: FetchWay) -> Value {
+    json!({
+        "direct": way == FetchWay::Direct,
+        "slots": cost.slots,
+        "messages": cost.messages,
+        "bytes": { "up": cost.bytes_up, "down": cost.bytes_down, "once": cost.bytes_once },
+    })
 }
 
 /// The same searches where the vectors are under a baseline.
@@ -207,12 +327,25 @@ fn search_local(
     output: &Output<'_>,
 ) -> Result<()> {
     let searcher = vault.local()?;
+    let filter = arguments.filter();
+    note_unknown_fields(filter.as_ref(), searcher.collection())?;
     let mut results = Vec::with_capacity(queries.ids().len());
     for (row, id) in queries.ids().iter().enumerate() {
-        let found = searcher.search(queries.vectors().row(row), arguments.top)?;
-        let found: Vec<Named<'_>> =
-            found.iter().map(|hit| Named { id: &hit.id, score: hit.score }).collect();
-        print(output, queries.ids(), row, hits(&found, BASELINE_DECIMALS))?;
+        let found = searcher.search(queries.vectors().row(row), arguments.top, filter.as_ref())?;
+        let Some(ShowPassages { full, .. }) = arguments.shown_passages() else {
+            let found: Vec<Named<'_>> =
+                found.iter().map(|hit| Named { id: &hit.id, score: hit.score }).collect();
+            print(output, queries.ids(), row, hits(&found, BASELINE_DECIMALS))?;
+            results.push(json!({ "query": id, "local": true, "hits": found }));
+            continue;
+        };
+        let wanted: Vec<&str> = found.iter().map(|hit| hit.id.as_str()).collect();
+        let records = vault.records_of(&wanted)?;
+        let records = records.iter().map(Option::as_deref);
+        let found: Vec<Passage> =
+            found.iter().zip(records).map(|(hit, record)| Passage::new(hit, record)).collect();
+        print(output, queries.ids(), row, passages::shown(&found, BASELINE_DECIMALS, full))?;
+        let found: Vec<Value> = found.iter().map(passages::report).collect();
         results.push(json!({ "query": id, "local": true, "hits": found }));
     }
     output.result(&results)

@@ -4,11 +4,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use shard::{BlindCollection, CellCount, Collection, Opened, Protection, Vault, VaultAccess};
+use shard::{
+    BlindCollection, CellCount, Collection, EncoderNote, Opened, Protection, Vault, VaultAccess,
+};
 
 use super::drift;
 use crate::args::Status;
-use crate::output::{Output, grouped};
+use crate::output::{Output, grouped, printable};
 use crate::{remote, unlock};
 
 pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
@@ -48,6 +50,14 @@ pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
         Opened::Rotated(held) => rotated(held, &vault, arguments, &output)?,
         Opened::Blind(held) => blind(held, &output)?,
     };
+    let encoder = vault.encoder()?;
+    if let Some(EncoderNote { identity, location }) = &encoder {
+        let found = match location.as_str() {
+            "" => String::new(),
+            location => format!(", last found at {}", printable(location)),
+        };
+        output.line(format!("encoder      {}{found}", printable(identity)))?;
+    }
     output.line(format!("epoch        {}", collection.epoch()))?;
     if is_owner {
         let code = if vault.has_recovery() { "there is one" } else { "none" };
@@ -76,6 +86,9 @@ pub fn run(arguments: &Status, json: Option<&Path>) -> Result<()> {
     if let (Some(result), Some(more)) = (result.as_object_mut(), more.as_object()) {
         result.extend(more.clone());
         result.insert("server".to_owned(), serde_json::to_value(server)?);
+        let encoder =
+            encoder.map(|note| json!({ "identity": note.identity, "location": note.location }));
+        result.insert("encoder".to_owned(), json!(encoder));
     }
     output.result(&result)
 }

@@ -116,6 +116,8 @@ fn use_a_blind_vault(desk: &Desk, watched: &mut Watched) {
     run(&["search", "blind", "--query", "query.npy"]);
     run(&["fetch", "blind", "7"]);
     run(&["fetch", "blind", "7", "--direct"]);
+    run(&["search", "blind", "--query", "query.npy", "--passages", "-k", "80"]);
+    run(&["search", "blind", "--query", "query.npy", "--passages", "--direct", "-k", "80"]);
     run(&["status", "blind"]);
     run(&["backup", "blind"]);
     run(&["restore", "blind-copy"]);

@@ -8,6 +8,7 @@ mod dump;
 mod errors;
 mod eval;
 mod exact;
+mod fields;
 #[cfg(feature = "import")]
 mod import;
 mod ingest;
@@ -25,6 +26,8 @@ mod serve;
 mod server;
 mod support;
 mod terminal;
+#[cfg(feature = "encode")]
+mod texts;
 mod updates;
 mod usage;
 mod vault;

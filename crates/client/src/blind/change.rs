@@ -9,10 +9,12 @@ use shard_geometry::VectorSet;
 use zeroize::Zeroizing;
 
 use super::block::{BLOCKS_AT_ONCE, BlockRows, write_places, write_vectors};
+use super::metadata::FieldChange;
 use super::records::{RecordChange, read_records};
 use super::vectors::longest_of;
 use super::{BlindCollection, BlindHead};
 use crate::collection::Written;
+use crate::encoder_note::EncoderNote;
 use crate::error::ClientError;
 use crate::vault::{Slot, Transaction};
 
@@ -33,6 +35,7 @@ pub(crate) struct BlindChange<'v> {
     freed: Vec<u32>,
     /// Records by id; `None` takes one away.
     records: Vec<(String, GivenRecord)>,
+    encoder: Option<EncoderNote>,
 }
 
 /// A record that is given to a document, or that it is to have none.
@@ -60,6 +63,7 @@ impl<'v> BlindChange<'v> {
             deleted: Vec::new(),
             freed: Vec::new(),
             records: Vec::new(),
+            encoder: None,
         })
     }
 
@@ -87,6 +91,29 @@ impl<'v> BlindChange<'v> {
         }
     }
 
+    /// The rows that documents take up: each its own, or those of its chunks.
+    pub(crate) fn rows_of_whole(&self, documents: &[&str]) -> Result<Vec<u32>, ClientError> {
+        let wanted: HashSet<&str> = documents.iter().copied().collect();
+        let own = self.rows().filter(|(_, id)| wanted.contains(id)).map(|(row, _)| row);
+        let chunks = self.collection.chunks_of(documents)?;
+        Ok(own.chain(chunks.into_iter().map(|(row, _)| row)).collect())
+    }
+
+    /// The rows of the chunks of documents, with the documents' ids.
+    pub(crate) fn chunks_of(&self, documents: &[&str]) -> Result<Vec<(u32, String)>, ClientError> {
+        self.collection.chunks_of(documents)
+    }
+
+    /// Notes which encoder the texts of documents went through.
+    ///
+    /// # Errors
+    /// When those before went through another.
+    pub(crate) fn set_encoder(&mut self, note: &EncoderNote) -> Result<(), ClientError> {
+        let held = EncoderNote::read(self.transaction.before())?;
+        self.encoder = note.over(held.as_ref())?.cloned();
+        Ok(())
+    }
+
     /// Gives documents records, those that are put by this change included. Returns how many are other
     /// than before. Called once for a change, after documents were put.
     pub(crate) fn set_records(
@@ -95,7 +122,9 @@ impl<'v> BlindChange<'v> {
     ) -> Result<usize, ClientError> {
         let rows: HashMap<&str, u32> = self.rows().map(|(row, id)| (id, row)).collect();
         let coming: HashSet<&str> = self.incoming.iter().map(String::as_str).collect();
-        let missing = |id: &str| !rows.contains_key(id) && !coming.contains(id);
+        let going: HashSet<u32> = self.freed.iter().copied().collect();
+        let stays = |id: &str| rows.get(id).is_some_and(|row| !going.contains(row));
+        let missing = |id: &str| !stays(id) && !coming.contains(id);
         let missing: Vec<String> =
             records.iter().map(|(id, _)| id).filter(|id| missing(id)).cloned().collect();
         if !missing.is_empty() {
@@ -139,7 +168,8 @@ impl<'v> BlindChange<'v> {
 
     /// Whether anything changes.
     pub(crate) fn is_any(&self) -> bool {
-        !self.edits.is_empty() || !self.appended.is_empty() || !self.records.is_empty()
+        let documents = !self.edits.is_empty() || !self.appended.is_empty();
+        documents || !self.records.is_empty() || self.encoder.is_some()
     }
 
     /// What is left to be committed.
@@ -168,6 +198,9 @@ impl<'v> BlindChange<'v> {
             write_vectors(&mut self.transaction, &edited, rng)?;
         }
         self.write_records(rng)?;
+        if let Some(note) = &self.encoder {
+            self.transaction.put(Slot::Encoder, &note.encode(), rng)?;
+        }
         Ok(self.transaction.put(Slot::Blind, &head.encode(), rng)?)
     }
 
@@ -176,8 +209,6 @@ impl<'v> BlindChange<'v> {
         if self.records.is_empty() && (self.freed.is_empty() || self.collection.records.is_none()) {
             return Ok(());
         }
-        let mut change = RecordChange::begin(&self.collection);
-        self.freed.iter().for_each(|&row| change.free(row));
         let wanted: HashSet<&str> = self.records.iter().map(|(id, _)| id.as_str()).collect();
         let mut rows: HashMap<&str, u32> =
             self.collection.ids().map(|(row, id)| (id, row)).collect();
@@ -192,14 +223,11 @@ impl<'v> BlindChange<'v> {
                 }
             }
         }
-        for (id, record) in &self.records {
-            let row = rows[id.as_str()]; // those of unknown ids were refused
-            match record {
-                Some(record) => change.set(row, record)?,
-                None => change.free(row),
-            }
-        }
-        change.write(&self.collection, &mut self.transaction, rng)
+        // Those of unknown ids were refused.
+        let given = self.records.iter().map(|(id, record)| (rows[id.as_str()], record.as_ref()));
+        let freed = self.freed.iter().map(|&row| (row, None));
+        let changes = freed.chain(given.map(|(row, record)| (row, record.map(|bytes| &bytes[..]))));
+        change_records(&self.collection, &mut self.transaction, changes, rng)
     }
 
     /// Finds places for the new rows: in the blocks with most free places first, so that few blocks
@@ -252,4 +280,28 @@ impl<'v> BlindChange<'v> {
         }
         Ok(blocks)
     }
+}
+
+/// Gives rows records, or takes them away, with the fields that follow from them.
+pub(super) fn change_records<'r>(
+    collection: &BlindCollection,
+    transaction: &mut Transaction<'_>,
+    changes: impl Iterator<Item = (u32, Option<&'r [u8]>)>,
+    rng: &mut impl CryptoRng,
+) -> Result<(), ClientError> {
+    let (mut records, mut fields) = (RecordChange::begin(collection), FieldChange::default());
+    for (row, record) in changes {
+        match record {
+            Some(record) => {
+                records.set(row, record)?;
+                fields.set(row, record);
+            }
+            None => {
+                records.free(row);
+                fields.free(row);
+            }
+        }
+    }
+    records.write(collection, transaction, rng)?;
+    fields.write(collection, transaction, rng)
 }

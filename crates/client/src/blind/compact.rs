@@ -3,6 +3,7 @@
 use rand_core::CryptoRng;
 
 use super::block::{BLOCKS_AT_ONCE, BlockRows, write_places, write_vectors};
+use super::metadata::move_fields;
 use super::records::move_records;
 use super::{BlindCollection, BlindHead};
 use crate::collection::Journal;
@@ -82,6 +83,7 @@ pub fn compact(
         transaction.remove(Slot::Vectors(number))?;
     }
     move_records(&mut transaction, &collection, rng)?;
+    move_fields(&mut transaction, &collection, rng)?;
     transaction.put(Slot::Blind, &head.encode(), rng)?;
     // The documents are those there were.
     Journal::nothing().record(&mut transaction, rng)?;

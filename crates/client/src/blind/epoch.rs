@@ -1,13 +1,19 @@
 //! All blocks under the keys of an epoch that begins.
 
+use std::collections::{HashMap, HashSet};
+
 use rand_core::CryptoRng;
 use shard_protocol::Epoch;
 
 use super::block::{BLOCKS_AT_ONCE, BlockRows, write_places, write_vectors};
+use super::change::change_records;
+use super::metadata::rekey_fields;
 use super::records::rekey_records;
 use super::vectors::longest_of;
-use super::{BlindCollection, BlindHead, BlockKeys};
-use crate::collection::{Documents, FIRST_EPOCH, Ingested, Journal, NewEpoch};
+use super::{BlindCollection, BlindHead, BlockKeys, Record};
+
+use crate::collection::{FIRST_EPOCH, Ingested, Intake, Journal, NewEpoch};
+use crate::encoder_note::EncoderNote;
 use crate::error::ClientError;
 use crate::keys::SaltedEpoch;
 use crate::progress::{Progress, Watch};
@@ -18,10 +24,12 @@ use crate::vault::{Slot, Transaction};
 pub(crate) fn first(
     mut transaction: Transaction<'_>,
     settings: &Settings,
-    documents: &Documents<'_>,
+    intake: &Intake<'_>,
     watch: &Watch<'_>,
     rng: &mut impl CryptoRng,
 ) -> Result<Ingested, ClientError> {
+    let Intake { documents, records, encoder, .. } = intake;
+    check_known(documents.ids, records)?;
     let (rows, width) = (documents.vectors.rows(), documents.vectors.width());
     let shape = settings.shape_for(rows, width)?;
     let mut head = BlindHead::for_length(shape, longest_of(documents.vectors.values(), width));
@@ -48,9 +56,29 @@ pub(crate) fn first(
         tell(watch, some, &head)?;
     }
     transaction.put(Slot::Blind, &head.encode(), rng)?;
+    if let Some(note) = encoder {
+        note.over(None)?;
+        transaction.put(Slot::Encoder, &note.encode(), rng)?;
+    }
+    if !records.is_empty() {
+        transaction.refresh();
+        let collection = BlindCollection::read(transaction.vault(), transaction.before())?;
+        let rows: HashMap<&str, u32> = collection.ids().map(|(row, id)| (id, row)).collect();
+        let given =
+            records.iter().map(|record| (rows[record.id.as_str()], Some(&record.bytes[..])));
+        change_records(&collection, &mut transaction, given, rng)?;
+    }
     Journal::Everything.record(&mut transaction, rng)?;
     transaction.commit(rng)?;
-    Ok(Ingested { added: rows, replaced: 0, unchanged: 0, deleted: 0, fitted: false })
+    Ok(Ingested { added: rows, records: records.len(), ..Ingested::default() })
+}
+
+/// Records of the first documents are of these.
+fn check_known(ids: &[String], records: &[Record]) -> Result<(), ClientError> {
+    let known: HashSet<&str> = ids.iter().map(String::as_str).collect();
+    let missing = records.iter().map(|record| &record.id).filter(|id| !known.contains(id.as_str()));
+    let missing: Vec<String> = missing.cloned().collect();
+    if missing.is_empty() { Ok(()) } else { Err(ClientError::NoSuchDocuments(missing)) }
 }
 
 /// Begins a new epoch: every tag anew, every record sealed anew, and a grid for the rows that are there.
@@ -63,6 +91,7 @@ pub(crate) fn rekey(
     let before = transaction.before();
     let collection = BlindCollection::read(transaction.vault(), before)?;
     let longest = collection.measure_longest(before)?;
+    let encoder = EncoderNote::read(before)?;
     let BlindHead { shape, blocks, rows, .. } = *collection.head();
     let head = BlindHead { blocks, rows, ..BlindHead::for_length(shape, longest) };
     let next = collection.epoch.0.checked_add(1);
@@ -78,6 +107,10 @@ pub(crate) fn rekey(
         tell(watch, some, &head)?;
     }
     rekey_records(&mut transaction, &collection, &keys, rng)?;
+    rekey_fields(&mut transaction, &collection, rng)?;
+    if let Some(note) = encoder {
+        transaction.put(Slot::Encoder, &note.encode(), rng)?;
+    }
     transaction.put(Slot::Blind, &head.encode(), rng)?;
     Journal::Epoch.record(&mut transaction, rng)?;
     transaction.commit(rng)?;

@@ -17,6 +17,7 @@
 //! | `publish`, `checks`, `seal` | blocks, hints and checks for a server |
 //! | `search`, `hints` | a query's journey, and what it needs of the server once |
 //! | `records` | what documents bring back, sealed, and fetched without saying which |
+//! | `metadata` | fields of records, to filter by |
 //! | `embedded` | a server in this process, filled |
 
 mod block;
@@ -28,6 +29,7 @@ mod epoch;
 mod head;
 mod hints;
 mod many;
+mod metadata;
 mod places;
 mod publish;
 mod records;
@@ -38,6 +40,7 @@ pub(crate) mod tests;
 mod vectors;
 mod verify;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use shard_protocol::{CommitName, Epoch, Revision};
@@ -51,16 +54,18 @@ use crate::payload::PayloadError;
 use crate::settings::{Choice, Settings};
 use crate::vault::{EpochSecret, Slot, Snapshot, Vault};
 
+use self::metadata::BlockFields;
 use self::seal::Sealer;
 
 pub use compact::{Compacted, compact};
 pub use embedded::{Filling, fill_server};
 pub use head::BlindHead;
 pub use hints::Hints;
+pub use metadata::{Metadata, NOT_FIELDS};
 pub use places::{BlockPlaces, block_file_name};
 pub use records::{
     FetchCost, FetchWay, Fetched, MAX_RECORD_BYTES, Record, Records, SLOT_BYTES, SLOT_PAYLOAD,
-    set_records, stored_records,
+    set_records, stored_records, stored_records_of,
 };
 pub use search::{BlindSearcher, SECRET_BYTES};
 
@@ -74,6 +79,7 @@ pub(crate) use epoch::{first, rekey};
 pub(crate) use hints::retired_sets;
 #[cfg(feature = "remote")]
 pub(crate) use publish::{SentBlocks, check_names, missing_blocks, send_blocks};
+pub(crate) use records::{check_records, not_of_rotated};
 #[cfg(feature = "remote")]
 pub(crate) use records::{record_blobs, records_are_whole, records_of, send_records};
 pub(crate) use vectors::documents_of;
@@ -86,6 +92,9 @@ pub struct BlindCollection {
     keys: BlockKeys,
     records: Option<Records>,
     record_keys: OnceLock<RecordKeys>,
+    /// The fields of documents by block, as they are stored.
+    fields: BTreeMap<u32, BlockFields>,
+    metadata: OnceLock<Metadata>,
     epoch: Epoch,
     position: Position,
 }
@@ -179,12 +188,15 @@ impl BlindCollection {
             None => BlockKeys::of_owner(vault, id, &epoch, head.shape)?,
         };
         let records = Records::read(snapshot, &head)?;
+        let fields = Self::read_fields(snapshot, places as u32, head.blocks)?;
         Ok(Self {
             head,
             blocks,
             keys,
             records,
             record_keys: OnceLock::new(),
+            fields,
+            metadata: OnceLock::new(),
             epoch: epoch.epoch,
             position: Position::of(vault, snapshot)?,
         })

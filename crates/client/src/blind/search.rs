@@ -138,6 +138,8 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         for query in queries {
             check_vector(collection.shape().dimension(), query)?;
         }
+        let allowed = options.filter.as_ref().map(|filter| collection.matching(filter));
+        let allowed = allowed.transpose()?;
         let mut cost = Cost { candidates: collection.rows(), ..Cost::default() };
         let ready = self.ready(collection, &mut cost)?;
         // Nothing is asked when alarms have retired all sets.
@@ -192,7 +194,8 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
                 .map_err(|error| DecodeError::Ciphertext(error).into())
                 .and_then(|answer| self.checked(collection, &ready, opening, &answer, products))
                 .map(|scores| {
-                    rank(collection, opening, &scores, query, options.top, cost.clone(), start)
+                    let wanted = Wanted { top: options.top, allowed: allowed.as_deref() };
+                    rank(collection, opening, &scores, query, &wanted, cost.clone(), start)
                 });
             let failed = answer.is_err();
             done.push(answer);
@@ -386,13 +389,20 @@ fn settle_ties(best: &mut [(usize, f64)], tie: f64) {
     }
 }
 
+/// What is to be returned.
+struct Wanted<'a> {
+    top: usize,
+    /// Which places may be, where not all may.
+    allowed: Option<&'a [bool]>,
+}
+
 /// The best rows, refined: from every score that may belong to them the errors of its block are taken.
 fn rank(
     collection: &BlindCollection,
     opening: &Opening,
     scores: &[f64],
     query: &[f32],
-    top: usize,
+    wanted: &Wanted<'_>,
     mut cost: Cost,
     start: Instant,
 ) -> Answer {
@@ -403,10 +413,11 @@ fn rank(
     let mut best: Vec<(usize, f64)> = scores
         .iter()
         .enumerate()
+        .filter(|(place, _)| wanted.allowed.is_none_or(|allowed| allowed[*place]))
         .filter(|(place, _)| collection.id(*place).is_some())
         .map(|(place, &score)| (place, score))
         .collect();
-    let top = top.min(best.len());
+    let top = wanted.top.min(best.len());
     if top == 0 {
         return Answer { hits: Vec::new(), precision: 0.0, error_bound: 0.0, cost };
     }

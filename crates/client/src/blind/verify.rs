@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use subtle::ConstantTimeEq;
 
+use super::metadata::verify_fields;
 use super::records::verify_records;
 use super::vectors::longest_of;
 use super::{BlindCollection, contradiction};
@@ -26,6 +27,7 @@ pub(crate) fn verify(
     if collection.blocks().iter().any(|block| block.revision > revision) {
         return Err(contradiction("places", "a block is of a later revision than the vault"));
     }
+    verify_fields(collection)?;
     verify_records(collection, snapshot, watch)?;
     if collection.position().access() == VaultAccess::Query {
         return Ok(());

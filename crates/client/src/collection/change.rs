@@ -65,6 +65,14 @@ impl<'v> Change<'v> {
         wanted.iter().map(|id| places[id]).collect()
     }
 
+    /// The rows of the chunks of documents that were ingested in chunks, with the documents' ids.
+    pub(crate) fn chunks_of(&self, documents: &[&str]) -> Result<Vec<(u32, String)>, ClientError> {
+        match self {
+            Self::Blind(change) if !documents.is_empty() => change.chunks_of(documents),
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// Removes rows.
     pub(crate) fn remove(&mut self, rows: &[u32]) -> Result<(), ClientError> {
         match self {

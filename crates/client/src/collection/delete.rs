@@ -1,6 +1,6 @@
 //! Documents out of a vault.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use rand_core::CryptoRng;
 
@@ -28,7 +28,7 @@ pub struct Deleted {
     pub documents: usize,
 }
 
-/// Deletes documents. Either all of them are gone afterwards or
+/// Deletes documents; one that was ingested in chunks with all of them. Either all of them are gone afterwards or
 /// nothing has changed.
 ///
 /// # Errors
@@ -43,14 +43,16 @@ pub fn delete_documents(
     vault.require_owner("delete documents")?;
     let mut change = Change::begin(vault.transaction(rng)?)?;
     let mut rows = BTreeSet::new();
-    let mut missing = Vec::new();
     let places = change.rows_of(ids.iter().map(String::as_str));
-    for (id, row) in ids.iter().zip(places) {
-        match row {
-            Some(row) => drop(rows.insert(row)),
-            None => missing.push(id.clone()),
-        }
-    }
+    let (found, absent): (Vec<_>, Vec<_>) =
+        ids.iter().zip(places).partition(|(_, row)| row.is_some());
+    rows.extend(found.iter().filter_map(|(_, row)| *row));
+    let absent: Vec<&str> = absent.iter().map(|(id, _)| id.as_str()).collect();
+    let chunks = change.chunks_of(&absent)?;
+    rows.extend(chunks.iter().map(|(row, _)| *row));
+    let in_chunks: HashSet<&str> = chunks.iter().map(|(_, document)| document.as_str()).collect();
+    let missing = absent.iter().filter(|id| !in_chunks.contains(*id));
+    let missing: Vec<String> = missing.map(|id| (*id).to_owned()).collect();
     if missing_ids == MissingIds::Refuse && !missing.is_empty() {
         return Err(ClientError::UnknownIds(missing));
     }

@@ -51,7 +51,7 @@ use crate::vault::{EpochSecret, KdfCost, Slot, Snapshot, Unlock, Vault, VaultAcc
 pub use delete::{Deleted, MissingIds, delete_documents};
 pub use epoch::{NewEpoch, refit, rekey};
 pub use export::export_query_vault;
-pub use ingest::{Documents, Ingested, ingest, synchronise};
+pub use ingest::{Documents, Ingested, Intake, Others, ingest, synchronise, take_in};
 pub use rows::{DerivedRows, published_rows, stored_documents, stored_vectors};
 pub use verify::{Verified, verify_vault};
 

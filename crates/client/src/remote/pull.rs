@@ -26,6 +26,7 @@ use super::claim::{Owner, kept_root, owner};
 use super::publish::describe;
 use crate::blind::{GivenRecord, records_of};
 use crate::collection::{Change, Changes, Documents, Fate, documents_where};
+use crate::encoder_note::EncoderNote;
 use crate::error::ClientError;
 use crate::progress::{Progress, Watch};
 use crate::transport::Channel;
@@ -132,6 +133,7 @@ fn merge(
         return Ok(Pulled { to: to.generation, bytes: fetching.progress.done, ..here });
     }
     let mut mine = Mine::gather(&transaction, common)?;
+    let encoder = EncoderNote::read(transaction.before())?;
     transaction.rebase(root, |slot, entry| fetching.value(slot, entry))?;
     let ours = shard_protocol::Revision(here.from);
     let theirs = Changes::since(transaction.before(), common)?
@@ -162,6 +164,9 @@ fn merge(
     }
     if let Change::Blind(change) = &mut change {
         change.set_records(records)?;
+        if let Some(note) = &encoder {
+            change.set_encoder(note)?;
+        }
     }
     if change.documents() == 0 {
         return Err(ClientError::NothingLeft(pulled.deleted_again));

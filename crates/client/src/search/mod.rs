@@ -34,6 +34,7 @@ use self::slots::{Slots, SlotsSession};
 use crate::collection::Collection;
 use crate::error::ClientError;
 use crate::session::{Pool, Session};
+use crate::settings::Protection;
 use crate::transport::{accepted, exchange};
 use crate::vault::VaultAccess;
 
@@ -128,6 +129,12 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         query: &[f32],
         options: &SearchOptions,
     ) -> Result<Answer, ClientError> {
+        if options.filter.is_some() {
+            return Err(ClientError::OtherProtection {
+                protection: Protection::Rotated,
+                reason: "filters go by the fields of records, which are kept of blind collections only",
+            });
+        }
         let mut cost = Cost::default();
         let start = Instant::now();
         let routed = collection.route(query, options)?;

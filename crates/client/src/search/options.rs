@@ -4,6 +4,8 @@ use shard_rlwe::Objective;
 #[cfg(feature = "slots")]
 use shard_rlwe::slots::SlotsParameters;
 
+use crate::filter::Filter;
+
 /// How vectors lie in ciphertexts.
 #[derive(Clone, PartialEq, Debug)]
 pub enum LayoutChoice {
@@ -25,6 +27,9 @@ pub enum LayoutChoice {
 pub struct SearchOptions {
     /// Documents to return.
     pub top: usize,
+    /// Which documents may be returned, by their fields; of a blind collection only. The best of those
+    /// that it holds of are returned, and the server learns nothing of it.
+    pub filter: Option<Filter>,
     /// Length of the shortlist; the model's own when `None`.
     pub candidates: Option<usize>,
     /// Cells whose rows are looked at; all when `None`.
@@ -57,6 +62,7 @@ impl Default for SearchOptions {
     fn default() -> Self {
         Self {
             top: 10,
+            filter: None,
             candidates: None,
             probe: None,
             layout: LayoutChoice::Coefficients,

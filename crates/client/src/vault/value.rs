@@ -73,6 +73,10 @@ pub(crate) enum Slot {
     Records,
     /// The slots of the records of a block's places.
     RecordPlaces(u32),
+    /// The fields of the records of a block's places, to filter by.
+    Metadata(u32),
+    /// What encodes the texts of the documents.
+    Encoder,
 }
 
 impl Slot {
@@ -99,6 +103,8 @@ impl Slot {
             Self::Places(_) => 21,
             Self::Records => 22,
             Self::RecordPlaces(_) => 23,
+            Self::Metadata(_) => 24,
+            Self::Encoder => 25,
         }
     }
 
@@ -110,7 +116,8 @@ impl Slot {
             | Self::Routing(number)
             | Self::Places(number)
             | Self::RecordPage(number)
-            | Self::RecordPlaces(number) => number,
+            | Self::RecordPlaces(number)
+            | Self::Metadata(number) => number,
             _ => 0,
         }
     }
@@ -138,6 +145,8 @@ impl Slot {
             21 => Self::Places(number),
             22 => Self::Records,
             23 => Self::RecordPlaces(number),
+            24 => Self::Metadata(number),
+            25 => Self::Encoder,
             _ => return None,
         };
         (slot.id() == id).then_some(slot)
@@ -167,6 +176,8 @@ impl fmt::Display for Slot {
             Self::RecordPage(number) => write!(f, "records, page {number}"),
             Self::Records => f.write_str("head of the records"),
             Self::RecordPlaces(number) => write!(f, "records, block {number}"),
+            Self::Metadata(number) => write!(f, "fields, block {number}"),
+            Self::Encoder => f.write_str("encoder"),
         }
     }
 }
@@ -285,7 +296,7 @@ fn associated(slot: Slot, commit: CommitName) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    const SLOTS: [Slot; 15] = [
+    const SLOTS: [Slot; 17] = [
         Slot::Settings,
         Slot::Drift,
         Slot::History(7),
@@ -301,6 +312,8 @@ mod tests {
         Slot::RecordPage(3),
         Slot::Records,
         Slot::RecordPlaces(3),
+        Slot::Metadata(3),
+        Slot::Encoder,
     ];
 
     fn key(byte: u8) -> ValueKey {
@@ -313,7 +326,7 @@ mod tests {
             assert_eq!(Slot::from_id(slot.id()), Some(slot));
         }
         for id in
-            [0, -1, 1, (1 << 32) | 1, 7 << 32, 15 << 32, (20 << 32) | 1, 24 << 32, (22 << 32) | 1]
+            [0, -1, 1, (1 << 32) | 1, 7 << 32, 15 << 32, (20 << 32) | 1, 26 << 32, (25 << 32) | 1]
         {
             assert_eq!(Slot::from_id(id), None, "{id}");
         }

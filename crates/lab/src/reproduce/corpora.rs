@@ -11,7 +11,7 @@ use shard_audit::quality::Qrels;
 use shard_audit::subject::Corpus;
 use shard_geometry::VectorSet;
 
-use shard::input::{Text, read_qrels, read_queries, read_texts, read_vectors};
+use shard::input::{TextDocument, read_qrels, read_queries, read_texts, read_vectors};
 use shard_cli::output::progress;
 
 /// Collections that the tables know, and the encoder of the vectors in their own folder.
@@ -60,9 +60,9 @@ impl Corpora {
         };
         let qrels: Qrels = read_qrels(&folder.join("qrels.tsv"))?;
         let corpus_file = folder.join("corpus.jsonl.gz");
-        let mut texts: Option<HashMap<String, Text>> = None;
+        let mut texts: Option<HashMap<String, TextDocument>> = None;
         if corpus_file.is_file() {
-            let read = read_texts(&corpus_file)?;
+            let read = read_texts(&corpus_file)?.documents;
             texts = Some(read.into_iter().map(|text| (text.id.clone(), text)).collect());
         }
         let mut folders = vec![(ENCODER, folder.clone())];
@@ -103,9 +103,12 @@ impl Corpora {
     }
 }
 
-fn in_row_order(ids: &[String], texts: &HashMap<String, Text>) -> Result<Vec<String>> {
+fn in_row_order(ids: &[String], texts: &HashMap<String, TextDocument>) -> Result<Vec<String>> {
     let text = |id: &String| {
-        texts.get(id).map(Text::with_title).with_context(|| format!("no text for document {id:?}"))
+        texts
+            .get(id)
+            .map(TextDocument::with_title)
+            .with_context(|| format!("no text for document {id:?}"))
     };
     ids.iter().map(text).collect()
 }

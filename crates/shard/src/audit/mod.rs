@@ -31,7 +31,7 @@ use shard_client::{UNWATCHED, Watch};
 use shard_geometry::VectorSet;
 
 use crate::baselines::Baseline;
-use crate::input::Text;
+use crate::input::TextDocument;
 use crate::{Error, Vault};
 
 pub use canaries::{asked_again, look_for_canaries};
@@ -48,7 +48,7 @@ pub struct AuditOptions<'a> {
     /// Sample queries, for what requests give away; the first 500 count, of a blind vault the first 100.
     pub queries: Option<&'a VectorSet>,
     /// Texts of the documents, for what can be read out of vectors.
-    pub texts: Option<&'a [Text]>,
+    pub texts: Option<&'a [TextDocument]>,
     /// Which rows of somebody else's release share a key: a label for each row.
     pub cells: Option<&'a [String]>,
     /// Where all of the audit's randomness comes from.

@@ -17,7 +17,7 @@ use super::server_side::ServerSide;
 use super::{
     Attacked, AuditOptions, Audited, WholeCounts, blind, foreign, recorded, sampled, select,
 };
-use crate::input::{InputProblem, Text};
+use crate::input::{InputProblem, TextDocument};
 use crate::{Error, Opened, Vault};
 
 /// The fewest documents that attackers fit axes to.
@@ -173,8 +173,9 @@ fn counts(batch: &RowBatch, requests: &[SeenRequest], seed: u64) -> WholeCounts 
 }
 
 /// Texts by row, each with its title before it.
-fn by_row(texts: &[Text], ids: &[String]) -> Result<Vec<String>, Error> {
-    let by_id: HashMap<&str, &Text> = texts.iter().map(|text| (text.id.as_str(), text)).collect();
+fn by_row(texts: &[TextDocument], ids: &[String]) -> Result<Vec<String>, Error> {
+    let by_id: HashMap<&str, &TextDocument> =
+        texts.iter().map(|text| (text.id.as_str(), text)).collect();
     let text = |id: &String| match by_id.get(id.as_str()) {
         Some(text) => Ok(text.with_title()),
         None => Err(InputProblem::NoText(id.clone()).into()),

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use serde_json::{Map, Value};
 use shard_geometry::VectorSet;
 
 use super::Documents;
@@ -57,6 +58,7 @@ pub(super) struct Collector {
     records: Vec<Record>,
     width: usize,
     values: Vec<f32>,
+    bring_back: Vec<crate::Record>,
 }
 
 impl Collector {
@@ -85,6 +87,15 @@ impl Collector {
         Ok(())
     }
 
+    /// Keeps all other fields of the record that was taken last.
+    pub(super) fn keep(&mut self, mut fields: Map<String, Value>) {
+        if let Some(id) = self.ids.last().filter(|_| !fields.is_empty()) {
+            fields.insert("id".to_owned(), id.clone().into());
+            let bytes = Value::Object(fields).to_string().into_bytes();
+            self.bring_back.push(crate::Record { id: id.clone(), bytes });
+        }
+    }
+
     /// Records taken so far.
     pub(super) fn rows(&self) -> usize {
         self.ids.len()
@@ -97,6 +108,6 @@ impl Collector {
         }
         check_distinct(&self.ids, |row| self.records[row])?;
         let vectors = VectorSet::new(self.width, self.values).map_err(InputProblem::from)?;
-        Ok(Documents { ids: self.ids, vectors })
+        Ok(Documents { ids: self.ids, vectors, records: self.bring_back })
     }
 }

@@ -131,8 +131,29 @@ pub enum InputProblem {
     #[error("expected a file, found a directory")]
     Directory,
     /// The name's ending is that of no format.
-    #[error("expected a .npy, .jsonl, .jsonl.gz or .parquet file")]
+    #[error(
+        "expected a .npy, .jsonl, .jsonl.gz, .parquet, .csv, .md or .txt file, or a folder of .md and \
+         .txt files"
+    )]
     UnknownFormat,
+    /// Texts where vectors were expected.
+    #[error("there are no vectors in a file of this kind")]
+    NoVectorsHere,
+    /// Vectors where texts were expected.
+    #[error("there are no texts in a .npy file")]
+    NoTexts,
+    /// No document in a file or folder of texts.
+    #[error("there are no documents")]
+    NoDocuments,
+    /// A text without a word.
+    #[error("there is no text in it")]
+    EmptyText,
+    /// Bytes that belong to no text.
+    #[error("not a text: it has NUL bytes")]
+    Binary,
+    /// This build cannot read csv.
+    #[error("this build cannot read .csv: build it with the feature `csv`, or save it as .jsonl")]
+    NoCsv,
     /// This build cannot read parquet.
     #[error(
         "this build cannot read parquet: build it with the feature `parquet`, or save the vectors \

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::io::BufRead;
 
-use serde::de::{self, Deserialize, Deserializer, Visitor};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::{Map, Value};
 
 use super::Documents;
 use super::collect::Collector;
@@ -19,19 +20,62 @@ pub(super) enum Names {
     Optional,
 }
 
-#[derive(serde::Deserialize)]
-struct Named {
-    id: Id,
-    vector: Vec<f64>,
+/// A line: its id, its vector, and all that it has besides.
+#[derive(Default)]
+pub(super) struct Line {
+    /// `id`, or `_id` where there is no such.
+    pub(super) id: Option<String>,
+    pub(super) vector: Option<Vec<f64>>,
+    pub(super) fields: Map<String, Value>,
 }
 
-#[derive(serde::Deserialize)]
-struct Unnamed {
-    id: Option<Id>,
-    vector: Vec<f64>,
+impl<'de> Deserialize<'de> for Line {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct LineVisitor;
+
+        impl<'de> Visitor<'de> for LineVisitor {
+            type Value = Line;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Line, A::Error> {
+                let mut line = Line::default();
+                let mut other: Option<String> = None;
+                let twice = |field| Err(de::Error::duplicate_field(field));
+                while let Some(name) = map.next_key::<String>()? {
+                    match name.as_str() {
+                        "id" if line.id.is_some() => return twice("id"),
+                        "_id" if other.is_some() => return twice("_id"),
+                        "vector" if line.vector.is_some() => return twice("vector"),
+                        "id" => line.id = Some(map.next_value::<Id>()?.0),
+                        "_id" => other = Some(map.next_value::<Id>()?.0),
+                        "vector" => line.vector = Some(map.next_value()?),
+                        _ => {
+                            let value = map.next_value()?;
+                            if line.fields.insert(name.clone(), value).is_some() {
+                                let words = format_args!("duplicate field `{name}`");
+                                return Err(de::Error::custom(words));
+                            }
+                        }
+                    }
+                }
+                match (&line.id, other) {
+                    (Some(_), Some(other)) => drop(line.fields.insert("_id".into(), other.into())),
+                    (None, other) => line.id = other,
+                    (Some(_), None) => {}
+                }
+                Ok(line)
+            }
+        }
+
+        deserializer.deserialize_map(LineVisitor)
+    }
 }
 
-/// Reads one record per line, keeping only the vectors in memory. Blank lines are skipped, other fields ignored.
+/// Reads one record per line. Blank lines are skipped; what a document has besides its vector is kept as
+/// its record.
 pub(super) fn read(reader: impl BufRead, names: Names) -> Result<Documents, InputError> {
     let mut lines = Lines::new(reader);
     let mut collector = Collector::default();
@@ -39,20 +83,33 @@ pub(super) fn read(reader: impl BufRead, names: Names) -> Result<Documents, Inpu
         if line.trim().is_empty() {
             continue;
         }
-        let (id, vector) = match names {
-            Names::Required => {
-                let Named { id, vector } = parse(number, line)?;
-                (Some(id), vector)
-            }
-            Names::Optional => {
-                let Unnamed { id, vector } = parse(number, line)?;
-                (id, vector)
-            }
+        let Line { id, vector, fields } = parse(number, line)?;
+        let missing = |name: &str| {
+            let words = format!("missing field `{name}`");
+            Record::Line(number).at(line.trim_end().len(), InputProblem::Malformed(words))
         };
-        let id = id.map_or_else(|| collector.rows().to_string(), |Id(id)| id);
+        let id = match names {
+            Names::Required => id.ok_or_else(|| missing("id"))?,
+            Names::Optional => id.unwrap_or_else(|| collector.rows().to_string()),
+        };
+        let vector = vector.ok_or_else(|| missing("vector"))?;
         collector.push(Record::Line(number), id, vector.into_iter())?;
+        if names == Names::Required {
+            collector.keep(fields);
+        }
     }
     collector.finish()
+}
+
+/// Whether the first line has a vector.
+pub(super) fn has_vectors(reader: impl BufRead) -> Result<bool, InputError> {
+    let mut lines = Lines::new(reader);
+    while let Some((number, line)) = lines.next_line()? {
+        if !line.trim().is_empty() {
+            return Ok(parse::<Line>(number, line)?.vector.is_some());
+        }
+    }
+    Ok(false)
 }
 
 /// Parses one line as JSON. The parser sees a text of one line and would call it line 1, so its position is

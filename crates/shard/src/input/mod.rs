@@ -10,12 +10,12 @@
 //!
 //! Modules: `npy`, `jsonl`, `parquet` read vectors, one format each, and `query` a single one as
 //! JSON; `ids` reads the ids that go with `.npy`; `npy` and `ids` write as well; `collect` gathers
-//! and checks records for all of them; `lines` reads text; `beir` reads corpora, queries and
-//! judgements, `records` what documents bring back.
+//! and checks records for all of them; `lines` reads text; `texts` reads documents and queries as text,
+//! `qrels` judgements, `records` what documents bring back.
 //!
-//! Non-goals: no encoding of text into vectors, no guessing of a format from its content.
+//! Non-goals: no encoding of text into vectors, no guessing of a format from its content beyond whether
+//! a file of documents has vectors.
 
-mod beir;
 mod collect;
 mod error;
 mod ids;
@@ -23,8 +23,11 @@ mod jsonl;
 mod lines;
 mod npy;
 mod parquet;
+#[cfg(feature = "audit")]
+mod qrels;
 mod query;
 mod records;
+mod texts;
 
 #[cfg(feature = "parquet")]
 use std::fmt::Display;
@@ -34,17 +37,18 @@ use std::path::Path;
 
 use shard_geometry::VectorSet;
 
-pub use beir::{Text, read_texts, texts_from};
-#[cfg(feature = "audit")]
-pub use beir::{qrels_from, read_qrels};
 pub use error::{InputError, InputProblem, Place, Record};
 pub use ids::ids_to;
 pub use npy::{FloatBits, npy_to, write_npy};
+#[cfg(feature = "audit")]
+pub use qrels::{qrels_from, read_qrels};
 pub use query::query_from;
 pub use records::{read_records, records_from};
+pub use texts::{
+    Holds, Skipped, TextDocument, Texts, holds, read_query_texts, read_texts, texts_from,
+};
 
 use collect::Collector;
-#[cfg(feature = "audit")]
 pub(crate) use collect::shown;
 use jsonl::Names;
 use npy::Dimensions;
@@ -54,11 +58,13 @@ pub const ID_COLUMN: &str = "id";
 /// Column of a parquet file that holds the vectors, unless told otherwise.
 pub const VECTOR_COLUMN: &str = "vector";
 
-/// Vectors with an id each, in order; documents and queries alike. Ids are unique and not empty.
+/// Vectors with an id each, in order; documents and queries alike. Ids are unique and not empty. Where the
+/// file had other fields they are here as records.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Documents {
     ids: Vec<String>,
     vectors: VectorSet,
+    records: Vec<crate::Record>,
 }
 
 impl Documents {
@@ -97,7 +103,7 @@ impl Documents {
             collect::check_not_empty(id, Record::Row(row))?;
         }
         collect::check_distinct(&ids, Record::Row)?;
-        Ok(Self { ids, vectors })
+        Ok(Self { ids, vectors, records: Vec::new() })
     }
 
     /// The ids, in order.
@@ -108,6 +114,11 @@ impl Documents {
     /// The vectors, in order.
     pub fn vectors(&self) -> &VectorSet {
         &self.vectors
+    }
+
+    /// The records of those that have one: all fields that the file had of them besides the vector.
+    pub fn records(&self) -> &[crate::Record] {
+        &self.records
     }
 
     /// Ids and vectors.
@@ -178,6 +189,9 @@ fn read(path: &Path, ids: Option<&Path>, dimensions: Dimensions) -> Result<Docum
                 jsonl::read(open_text(path)?, names)
             }
             Format::Parquet => parquet::read(open(path)?, ID_COLUMN, VECTOR_COLUMN),
+            Format::Csv | Format::Markdown | Format::Plain => {
+                Err(InputProblem::NoVectorsHere.into())
+            }
         }
     };
     // The file of ids is named already where it is at fault.
@@ -189,6 +203,9 @@ enum Format {
     Npy,
     Jsonl,
     Parquet,
+    Csv,
+    Markdown,
+    Plain,
 }
 
 impl Format {
@@ -200,6 +217,12 @@ impl Format {
             Ok(Self::Jsonl)
         } else if name.ends_with(".parquet") {
             Ok(Self::Parquet)
+        } else if name.ends_with(".csv") || name.ends_with(".csv.gz") {
+            Ok(Self::Csv)
+        } else if name.ends_with(".md") || name.ends_with(".markdown") {
+            Ok(Self::Markdown)
+        } else if name.ends_with(".txt") {
+            Ok(Self::Plain)
         } else {
             Err(InputProblem::UnknownFormat)
         }

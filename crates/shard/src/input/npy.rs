@@ -38,7 +38,7 @@ impl Array {
     /// Calls the rows `0`, `1` and so on.
     pub(super) fn with_row_numbers(self) -> Documents {
         let ids = (0..self.0.rows()).map(|row| row.to_string()).collect();
-        Documents { ids, vectors: self.0 }
+        Documents { ids, vectors: self.0, records: Vec::new() }
     }
 
     /// Gives the rows their ids, which [`super::ids::read`] has found distinct and not empty.
@@ -52,7 +52,7 @@ impl Array {
             let (vectors, ids, of) = (vectors.rows(), ids.len(), of.map(Path::to_owned));
             return Err(InputProblem::IdCount { vectors, ids, of }.into());
         }
-        Ok(Documents { ids, vectors })
+        Ok(Documents { ids, vectors, records: Vec::new() })
     }
 }
 

@@ -92,7 +92,8 @@ fn read_policy(path: &Path) -> Result<Policy> {
 /// Takes what an audit needs from the vault, and closes it again.
 fn of_vault(arguments: &Audit) -> Result<Audited> {
     let queries = arguments.queries.as_deref().map(|path| read_queries(path, None)).transpose()?;
-    let texts = arguments.texts.as_deref().map(read_texts).transpose()?;
+    let texts =
+        arguments.texts.as_deref().map(read_texts).transpose()?.map(|texts| texts.documents);
     let vault = arguments.vectors_from.open(&arguments.vault())?;
     let bar = progress("searching", queries.as_ref().map_or(0, |queries| queries.ids().len()));
     let watch = follow(&bar);

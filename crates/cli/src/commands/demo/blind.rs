@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use shard::evaluation::{EvaluateOptions, Evaluation};
-use shard::input::Text;
+use shard::input::TextDocument;
 use shard::{
     Answer, ClientError, Embedded, Error, FitOptions, Leak, MessageKind, SearchOptions, Searcher,
     Settings, Timings, Transport, Unlock, Vault, message_kind,
@@ -100,7 +100,7 @@ fn held(searcher: &Searcher<Embedded>, set: &SciFact, took: Duration) -> Result<
          {} blocks, {}, of which every bit looks like noise: no lengths, no groups, no names.\n   \
          The keys stay with the owner; there is no model to fit and none to renew.\n",
         took.as_secs_f64(),
-        cut(&set.document_texts[0].title, 62),
+        cut(set.document_texts[0].title.as_deref().unwrap_or_default(), 62),
         shown.join(" "),
         grouped(collection.blocks().len()),
         bytes((collection.blocks().len() * block.len()) as f64),
@@ -111,9 +111,9 @@ fn sample_search(set: &SciFact, sample: usize, answer: &Answer) -> String {
     let judged = set.qrels.judgements(&set.queries.ids()[sample]);
     let title = |id: &str| {
         let row = set.documents.ids().iter().position(|known| known == id);
-        row.map_or("", |row| set.document_texts[row].title.as_str())
+        row.and_then(|row| set.document_texts[row].title.as_deref()).unwrap_or_default()
     };
-    let Text { text, .. } = &set.query_texts[sample];
+    let TextDocument { text, .. } = &set.query_texts[sample];
     let mut lines = vec![format!("   \"{}\"", cut(text, 90))];
     for hit in answer.hits.iter().take(SHOWN) {
         let relevant = judged.and_then(|judged| judged.get(&hit.id)).is_some_and(|&r| r > 0);
@@ -129,7 +129,7 @@ fn plain_times(vault: &Vault, set: &SciFact) -> Result<Vec<f64>> {
     let local = vault.local()?;
     let time = |row: usize| {
         let start = Instant::now();
-        local.search(set.queries.vectors().row(row), 10)?;
+        local.search(set.queries.vectors().row(row), 10, None)?;
         Ok(start.elapsed().as_secs_f64() * 1e3)
     };
     (0..set.queries.ids().len()).map(time).collect()

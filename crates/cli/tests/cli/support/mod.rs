@@ -100,6 +100,7 @@ impl Desk {
             "SHARD_SERVER",
             "SHARD_TOKEN",
             "SHARD_PIN",
+            "SHARD_ENCODER",
         ] {
             command.env_remove(variable);
         }

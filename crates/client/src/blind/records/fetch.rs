@@ -230,7 +230,7 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
 }
 
 /// The rows of documents.
-fn rows_of(collection: &BlindCollection, ids: &[&str]) -> Result<Vec<u32>, ClientError> {
+pub(super) fn rows_of(collection: &BlindCollection, ids: &[&str]) -> Result<Vec<u32>, ClientError> {
     let mut rows: HashMap<&str, Option<u32>> = ids.iter().map(|id| (*id, None)).collect();
     for (row, id) in collection.ids() {
         if let Some(found) = rows.get_mut(id) {

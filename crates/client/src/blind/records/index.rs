@@ -37,6 +37,11 @@ impl Records {
         self.slots.len()
     }
 
+    /// The rows that have a record, ascending.
+    pub(in crate::blind) fn rows(&self) -> impl Iterator<Item = u32> {
+        self.slots.keys().copied()
+    }
+
     /// Slots of all pages, free ones included.
     pub fn slot_count(&self) -> usize {
         self.pages.len() * shard_rlwe::blind::PAGE_SLOTS

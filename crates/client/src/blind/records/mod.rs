@@ -35,7 +35,7 @@ use crate::vault::Vault;
 pub use fetch::{FetchCost, FetchWay, Fetched};
 pub use index::Records;
 pub use slot::{MAX_RECORD_BYTES, SLOT_BYTES, SLOT_PAYLOAD};
-pub use stored::stored_records;
+pub use stored::{stored_records, stored_records_of};
 
 pub(super) use change::{RecordChange, move_records, rekey_records};
 pub(crate) use publish::send_records;
@@ -72,27 +72,33 @@ pub fn set_records(
     rng: &mut impl CryptoRng,
 ) -> Result<usize, ClientError> {
     vault.require_owner("take records")?;
-    let mut ids = std::collections::HashSet::new();
-    for record in &records {
-        if !ids.insert(record.id.as_str()) {
-            return Err(ClientError::DuplicateId(record.id.clone()));
-        }
-        if !(1..=MAX_RECORD_BYTES).contains(&record.bytes.len()) {
-            return Err(ClientError::RecordLength {
-                id: record.id.clone(),
-                bytes: record.bytes.len(),
-            });
-        }
-    }
+    check_records(&records)?;
     let mut change = Change::begin(vault.transaction(rng)?)?;
-    let Change::Blind(blind) = &mut change else {
-        return Err(ClientError::OtherProtection {
-            protection: Protection::Rotated,
-            reason: "records are kept of blind collections only",
-        });
-    };
+    let Change::Blind(blind) = &mut change else { return Err(not_of_rotated()) };
     let given = records.into_iter().map(|record| (record.id, Some(record.bytes.into())));
     let set = blind.set_records(given.collect())?;
     change.commit(rng)?;
     Ok(set)
+}
+
+/// Why a rotated collection has no records.
+pub(crate) fn not_of_rotated() -> ClientError {
+    ClientError::OtherProtection {
+        protection: Protection::Rotated,
+        reason: "records are kept of blind collections only",
+    }
+}
+
+/// No document has two records, and none is empty or too long.
+pub(crate) fn check_records(records: &[Record]) -> Result<(), ClientError> {
+    let mut ids = std::collections::HashSet::new();
+    for Record { id, bytes } in records {
+        if !ids.insert(id.as_str()) {
+            return Err(ClientError::DuplicateId(id.clone()));
+        }
+        if !(1..=MAX_RECORD_BYTES).contains(&bytes.len()) {
+            return Err(ClientError::RecordLength { id: id.clone(), bytes: bytes.len() });
+        }
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@ use zeroize::Zeroizing;
 
 use super::Record;
 use super::change::{PAGES_AT_ONCE, read_pages};
+use super::fetch::rows_of;
 use super::slot::{SlotContent, page_of};
 #[cfg(feature = "remote")]
 use crate::blind::GivenRecord;
@@ -61,6 +62,20 @@ pub fn stored_records(vault: &Vault) -> Result<Vec<Record>, ClientError> {
         Ok(Record { id, bytes: bytes.map(|bytes| bytes.to_vec()).unwrap_or_default() })
     };
     rows.iter().zip(found).map(record).collect()
+}
+
+/// The records of some documents of an owner's vault, in the order of the ids; `None` where a document
+/// has none.
+///
+/// # Errors
+/// When an id is nobody's, or the vault is empty, rotated, a query vault or damaged.
+pub fn stored_records_of(vault: &Vault, ids: &[&str]) -> Result<Vec<Option<Vec<u8>>>, ClientError> {
+    vault.require_owner("show its records")?;
+    let snapshot = vault.snapshot()?;
+    let collection = BlindCollection::read(vault, &snapshot)?;
+    let rows = rows_of(&collection, ids)?;
+    let found = read_records(&snapshot, &collection, &rows)?;
+    Ok(found.into_iter().map(|record| record.map(|bytes| bytes.to_vec())).collect())
 }
 
 /// The records that documents of a commit have, or that they have none; nothing where rows are rotated.
@@ -124,12 +139,12 @@ pub(in crate::blind) fn verify_records(
             return Err(ClientError::Cancelled);
         }
     }
-    for slots in records.slots.values() {
+    for (&row, slots) in &records.slots {
         let contents: Vec<SlotContent> =
             slots.iter().filter_map(|slot| used.remove(slot)).collect();
-        if SlotContent::join(&contents).is_none() {
-            return Err(contradiction("records", "slots that make no record"));
-        }
+        let record = SlotContent::join(&contents);
+        let record = record.ok_or_else(|| contradiction("records", "slots that make no record"))?;
+        collection.check_fields(row, &record)?;
     }
     Ok(())
 }

@@ -125,7 +125,7 @@ fn places_freed_by_a_change_are_taken_by_its_own_documents() {
     let vectors = VectorSet::new(WIDTH, values.concat()).unwrap();
     let documents = Documents { ids: &ids, vectors: &vectors, sample_queries: None };
     let done = synchronise(&mut world.vault, &documents, UNWATCHED, &mut world.rng).unwrap();
-    assert_eq!(done, Ingested { added: 8, replaced: 8, unchanged: 0, deleted: 8, fitted: false });
+    assert_eq!(done, Ingested { added: 8, replaced: 8, deleted: 8, ..Ingested::default() });
     world.model = ids.into_iter().zip(values).collect();
     world.check();
     assert_eq!(world.collection().blocks().len(), 2);

@@ -20,13 +20,41 @@ fn step(world: &mut World, generation: u64) {
     let new =
         |id: usize| (id, vector(generation << 32 | id as u64, 1.0 + generation as f32, false));
     match generation % 5 {
-        0 => drop(world.put((0..12).map(|at| new(100 + number * 12 + at)))),
+        0 => {
+            let recorded = |id: &str| Some(record_of(id));
+            world.put_with((0..12).map(|at| new(100 + number * 12 + at)), recorded);
+        }
         1 => drop(world.put([number % FIRST, (number + 7) % FIRST].into_iter().map(new))),
         // Of those that came in the generation before last.
         2 => world.delete((0..8).map(|at| 100 + (number - 2) * 12 + at)),
         3 => drop(compact(&mut world.vault, UNWATCHED, &mut world.rng).unwrap()),
         _ => drop(rekey(&mut world.vault, UNWATCHED, &mut world.rng).unwrap()),
     }
+}
+
+/// The record of a document that comes with one.
+fn record_of(id: &str) -> Vec<u8> {
+    format!("{{\"of\": \"{id}\"}}").into_bytes()
+}
+
+/// Documents from 100 on came with their records, in one commit: they have them, and their fields.
+fn check_records(vault: &Vault) {
+    let collection = BlindCollection::open(vault).unwrap();
+    let numbered = |id: &str| id.strip_prefix("doc-").unwrap().parse::<usize>().unwrap();
+    let recorded: BTreeMap<String, Vec<u8>> = collection
+        .ids()
+        .filter(|(_, id)| numbered(id) >= 100)
+        .map(|(_, id)| (id.to_owned(), record_of(id)))
+        .collect();
+    let stored = stored_records(vault).unwrap().into_iter();
+    let stored: BTreeMap<String, Vec<u8>> =
+        stored.map(|record| (record.id, record.bytes)).collect();
+    assert!(
+        stored == recorded,
+        "documents without their records, or records without their documents"
+    );
+    let with_fields = collection.matching(&"of exists".parse().unwrap()).unwrap();
+    assert_eq!(with_fields.iter().filter(|&&holds| holds).count(), recorded.len());
 }
 
 #[test]
@@ -93,6 +121,7 @@ fn a_killed_writer_leaves_the_documents_before_its_change_or_after_it() {
         }
         let held = contents(&vault);
         assert!(held == expected[generation as usize], "round {round}: other documents");
+        check_records(&vault);
         world.vault = vault;
     }
     assert!(world.vault.head().unwrap().generation > 14);

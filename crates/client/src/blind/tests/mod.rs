@@ -5,6 +5,7 @@ mod damage;
 mod epoch;
 mod export;
 mod kill;
+mod metadata;
 mod records;
 mod values;
 
@@ -20,8 +21,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::collection::{
-    Documents, Ingested, MissingIds, create_vault, delete_documents, ingest, rekey,
-    stored_documents, verify_vault,
+    Documents, Ingested, Intake, MissingIds, create_vault, delete_documents, ingest, rekey,
+    stored_documents, take_in, verify_vault,
 };
 use crate::progress::{Progress, UNWATCHED};
 use crate::vault::{KdfCost, MIN_KEY_FILE_BYTES, Root, Unlock};
@@ -89,12 +90,24 @@ impl World {
     }
 
     pub(crate) fn put(&mut self, documents: impl Iterator<Item = (usize, Vec<f32>)>) -> Ingested {
+        self.put_with(documents, |_| None)
+    }
+
+    /// Puts documents with records, in one commit.
+    fn put_with(
+        &mut self,
+        documents: impl Iterator<Item = (usize, Vec<f32>)>,
+        record: impl Fn(&str) -> Option<Vec<u8>>,
+    ) -> Ingested {
         let documents: BTreeMap<usize, Vec<f32>> = documents.collect();
         let ids: Vec<String> = documents.keys().copied().map(name).collect();
         let values = documents.values().flatten().copied().collect();
         let vectors = VectorSet::new(WIDTH, values).unwrap();
         let given = Documents { ids: &ids, vectors: &vectors, sample_queries: None };
-        let done = ingest(&mut self.vault, &given, UNWATCHED, &mut self.rng).unwrap();
+        let records =
+            ids.iter().filter_map(|id| Some(Record { id: id.clone(), bytes: record(id)? }));
+        let intake = Intake { records: records.collect(), ..Intake::of(given) };
+        let done = take_in(&mut self.vault, intake, UNWATCHED, &mut self.rng).unwrap();
         self.model.extend(ids.into_iter().zip(documents.into_values()));
         done
     }

@@ -5,25 +5,27 @@ use std::sync::Arc;
 
 use ::parquet::basic::{ConvertedType, LogicalType, Repetition, Type as Physical};
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
-use ::parquet::record::{Field, Row};
+use ::parquet::record::Field;
 use ::parquet::schema::types::{Type, TypePtr};
 
-use crate::input::collect::Collector;
+use super::fields::object;
+use crate::input::collect::{Collector, check_distinct, check_not_empty};
 use crate::input::error::{InputError, InputProblem, Record};
-use crate::input::{Documents, first_line};
+use crate::input::texts::document_of;
+use crate::input::{Documents, ID_COLUMN, TextDocument, VECTOR_COLUMN, first_line};
 
 fn malformed(words: impl Into<String>) -> InputProblem {
     InputProblem::Malformed(words.into())
 }
 
-/// Reads a column of strings or integers and a column of lists of floats, and no other column.
+/// Reads a column of strings or integers and a column of lists of floats; all other columns are kept as
+/// records.
 pub(super) fn read(
     file: File,
     id_column: &str,
     vector_column: &str,
 ) -> Result<Documents, InputError> {
-    let reader = SerializedFileReader::new(file)
-        .map_err(|error| malformed(format!("not a parquet file: {}", first_line(&error))))?;
+    let reader = open(file)?;
     let root = reader.metadata().file_metadata().schema();
     let id = column(root, id_column)?;
     let vector = column(root, vector_column)?;
@@ -31,24 +33,69 @@ pub(super) fn read(
     check_vector(&vector)?;
 
     let failed = |error| malformed(first_line(&error));
-    let projection = Type::group_type_builder(root.name())
-        .with_fields(vec![id, vector])
-        .build()
-        .map_err(failed)?;
     let mut collector = Collector::default();
-    for (row, fields) in reader.get_row_iter(Some(projection)).map_err(failed)?.enumerate() {
+    for (row, fields) in reader.get_row_iter(None).map_err(failed)?.enumerate() {
         let record = Record::Row(row);
         let in_column = |column: &str, problem: String| {
             record.with(malformed(format!("column {column:?} {problem}")))
         };
         let fields = fields.map_err(|error| record.with(failed(error)))?;
-        let (id, vector) =
-            id_and_vector(fields).ok_or_else(|| record.with(malformed("expected two columns")))?;
+        let mut columns = fields.into_columns();
+        let id = take(&mut columns, id_column);
+        let vector = take(&mut columns, vector_column);
         let id = id_text(id).map_err(|problem| in_column(id_column, problem.to_owned()))?;
         let vector = floats(&vector).map_err(|problem| in_column(vector_column, problem))?;
         collector.push(record, id, vector.into_iter())?;
+        collector.keep(object(columns).map_err(|words| record.with(malformed(words)))?);
     }
     collector.finish()
+}
+
+/// Reads documents as text, with all columns but that of vectors.
+pub(super) fn read_texts(file: File) -> Result<Vec<TextDocument>, InputError> {
+    let reader = open(file)?;
+    let root = reader.metadata().file_metadata().schema();
+    let id_column = if column(root, ID_COLUMN).is_err() && column(root, "_id").is_ok() {
+        "_id"
+    } else {
+        ID_COLUMN
+    };
+    check_id(&*column(root, id_column)?)?;
+    column(root, "text")?;
+    let failed = |error| malformed(first_line(&error));
+    let others = root.get_fields().iter().filter(|field| field.name() != VECTOR_COLUMN).cloned();
+    let projection = Type::group_type_builder(root.name()).with_fields(others.collect());
+    let projection = projection.build().map_err(failed)?;
+    let mut texts: Vec<TextDocument> = Vec::new();
+    for (row, fields) in reader.get_row_iter(Some(projection)).map_err(failed)?.enumerate() {
+        let record = Record::Row(row);
+        let wrong = |words: String| record.with(malformed(words));
+        let mut columns = fields.map_err(|error| record.with(failed(error)))?.into_columns();
+        let id = id_text(take(&mut columns, id_column))
+            .map_err(|problem| wrong(format!("column {id_column:?} {problem}")))?;
+        check_not_empty(&id, record)?;
+        texts.push(document_of(id, object(columns).map_err(wrong)?).map_err(wrong)?);
+    }
+    let ids: Vec<String> = texts.iter().map(|text| text.id.clone()).collect();
+    check_distinct(&ids, Record::Row)?;
+    Ok(texts)
+}
+
+/// Whether there is a column of this name.
+pub(super) fn has_column(file: File, name: &str) -> Result<bool, InputError> {
+    let reader = open(file)?;
+    Ok(column(reader.metadata().file_metadata().schema(), name).is_ok())
+}
+
+fn open(file: File) -> Result<SerializedFileReader<File>, InputProblem> {
+    SerializedFileReader::new(file)
+        .map_err(|error| malformed(format!("not a parquet file: {}", first_line(&error))))
+}
+
+/// Takes a column out of a row; null where it is not there.
+fn take(columns: &mut Vec<(String, Field)>, name: &str) -> Field {
+    let at = columns.iter().position(|(column, _)| column == name);
+    at.map_or(Field::Null, |at| columns.remove(at).1)
 }
 
 fn column(root: &Type, name: &str) -> Result<TypePtr, InputProblem> {
@@ -130,11 +177,6 @@ fn kind(column: &Type) -> String {
         (false, ConvertedType::NONE) => "a group".to_owned(),
         (false, annotation) => format!("a group ({annotation})"),
     }
-}
-
-fn id_and_vector(row: Row) -> Option<(Field, Field)> {
-    let mut columns = row.into_columns().into_iter().map(|(_, field)| field);
-    Some((columns.next()?, columns.next()?))
 }
 
 fn id_text(id: Field) -> Result<String, &'static str> {

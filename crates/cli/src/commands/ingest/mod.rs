@@ -1,20 +1,33 @@
 //! `shard ingest`.
 
+#[cfg(feature = "encode")]
+mod texts;
+
 use std::collections::HashSet;
 use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use shard::input::{read_parquet, read_queries, read_records, read_vectors};
-use shard::{ClientError, Documents, Error, FitOptions, Model, Opened, Protection, Record, Vault};
+use shard::input::{Holds, holds, read_parquet, read_queries, read_records, read_vectors};
+use shard::{
+    ClientError, Documents, Error, FitOptions, Model, Opened, Others, Protection, Record, Vault,
+};
 
 use super::{drift, publish_next};
 use crate::args::Ingest;
-use crate::output::{Output, follow, grouped, progress_of_time};
+use crate::output::{Output, follow, grouped, note, progress_of_time};
 
 pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
+    if let Some(path) = &arguments.documents
+        && holds(path, Some(&arguments.vector_column))? == Holds::Texts
+    {
+        #[cfg(feature = "encode")]
+        return texts::run(arguments, path, &output);
+        #[cfg(not(feature = "encode"))]
+        return Err(crate::texts::no_encoders());
+    }
     let records = arguments.records.as_deref().map(read_records).transpose()?;
     let Some(path) = &arguments.documents else {
         let mut vault = arguments.vectors_from.open(&arguments.vault)?;
@@ -42,11 +55,9 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     let watch = follow(&bar);
     let options =
         FitOptions { sample_queries: sample.as_ref().map(Documents::vectors), watch: &watch };
-    let done = if arguments.delete_missing {
-        vault.synchronise(&documents, options)
-    } else {
-        vault.ingest(&documents, options)
-    };
+    let others = if arguments.delete_missing { Others::Delete } else { Others::Keep };
+    let given = records.as_ref().map(Vec::len);
+    let done = vault.ingest_with(&documents, records.unwrap_or_default(), others, options);
     bar.finish_and_clear();
     let done = done?;
     let seconds = start.elapsed().as_secs_f64();
@@ -71,8 +82,19 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
         },
         grouped(collection.documents()),
     ))?;
-    let set = records.map(|records| set_records(&mut vault, records, &output)).transpose()?;
-    if !done.fitted && done.added + done.replaced + done.deleted > 0 {
+    let own = documents.records().len();
+    let kept = match &collection {
+        Opened::Blind(_) if given.is_some() || own > 0 => Some(done.records),
+        Opened::Rotated(_) if own > 0 => {
+            note("only vectors were taken: a rotated vault keeps no other fields");
+            None
+        }
+        _ => None,
+    };
+    if let Some(set) = kept {
+        say_records(set, given.unwrap_or(own), &output)?;
+    }
+    if !done.fitted && done.added + done.replaced + done.deleted + done.records > 0 {
         publish_next(&output, &arguments.vault.vault)?;
     }
     let mut result = json!({
@@ -82,7 +104,7 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
         "deleted": done.deleted,
         "documents": collection.documents(),
         "seconds": seconds,
-        "records_set": set,
+        "records_set": kept,
     });
     let more = match &collection {
         Opened::Rotated(held) => {
@@ -140,12 +162,17 @@ fn check_records(
 fn set_records(vault: &mut Vault, records: Vec<Record>, output: &Output<'_>) -> Result<usize> {
     let given = records.len();
     let set = vault.set_records(records)?;
-    let unchanged = match given - set {
+    say_records(set, given, output)?;
+    Ok(set)
+}
+
+/// Says how many records are other than before, of so many.
+fn say_records(set: usize, given: usize, output: &Output<'_>) -> Result<()> {
+    let unchanged = match given.saturating_sub(set) {
         0 => String::new(),
         unchanged => format!(", {} unchanged", grouped(unchanged)),
     };
-    output.line(format!("{} records set{unchanged}", grouped(set)))?;
-    Ok(set)
+    output.line(format!("{} records set{unchanged}", grouped(set)))
 }
 
 /// What a first ingest fitted.

@@ -1,0 +1,77 @@
+//! The tokenizer of a model.
+
+use std::path::Path;
+
+use tokenizers::{Tokenizer, TruncationParams};
+
+use super::File;
+use crate::EncodeError;
+
+/// A tokenizer that pads nothing and, if told so, cuts texts to the model's length.
+pub(crate) struct Tokens {
+    tokenizer: Tokenizer,
+    limit: usize,
+    /// Whether tokens such as `[CLS]` are put around a text.
+    special: bool,
+}
+
+impl Tokens {
+    pub(crate) fn open(
+        file: &File,
+        limit: Option<usize>,
+        special: bool,
+    ) -> Result<Self, EncodeError> {
+        let damaged = |reason: String| EncodeError::Damaged { file: file.path.clone(), reason };
+        let mut tokenizer =
+            Tokenizer::from_bytes(&file.bytes).map_err(|error| damaged(error.to_string()))?;
+        // What the file says of both is left from training.
+        tokenizer.with_padding(None);
+        let truncation =
+            limit.map(|max_length| TruncationParams { max_length, ..Default::default() });
+        tokenizer.with_truncation(truncation).map_err(|error| damaged(error.to_string()))?;
+        Ok(Self { tokenizer, limit: limit.unwrap_or(usize::MAX), special })
+    }
+
+    /// The tokens of text number `index`.
+    pub(crate) fn of(&self, index: usize, text: &str) -> Result<Vec<u32>, EncodeError> {
+        let encoding = self
+            .tokenizer
+            .encode_fast(text, self.special)
+            .map_err(|error| EncodeError::Tokenize { index, reason: error.to_string() })?;
+        let ids = encoding.get_ids();
+        Ok(ids[..ids.len().min(self.limit)].to_vec())
+    }
+
+    /// Where the tokens of a text are in it, by bytes; those put around it have no place.
+    pub(crate) fn places(&self, text: &str) -> Result<Vec<(usize, usize)>, EncodeError> {
+        let failed = |error: tokenizers::Error| EncodeError::Tokenize {
+            index: 0,
+            reason: error.to_string(),
+        };
+        let encoding = self.tokenizer.encode(text, false).map_err(failed)?;
+        let mut places = encoding.get_offsets().to_vec();
+        for rest in encoding.get_overflowing() {
+            places.extend_from_slice(rest.get_offsets());
+        }
+        Ok(places)
+    }
+
+    /// The token that stands for what the tokenizer does not know, if it has one.
+    pub(crate) fn unknown(&self) -> Option<u32> {
+        let model = serde_json::to_value(self.tokenizer.get_model()).ok()?;
+        if let Some(id) = model.get("unk_id").and_then(serde_json::Value::as_u64) {
+            return u32::try_from(id).ok();
+        }
+        self.tokenizer.token_to_id(model.get("unk_token")?.as_str()?)
+    }
+
+    /// Refuses a tokenizer with tokens for which the model has no embedding.
+    pub(crate) fn fits(&self, folder: &Path, rows: usize) -> Result<(), EncodeError> {
+        match self.tokenizer.get_vocab(true).into_values().max() {
+            Some(largest) if largest as usize >= rows => {
+                Err(EncodeError::TokenizerMismatch { folder: folder.to_owned(), largest, rows })
+            }
+            _ => Ok(()),
+        }
+    }
+}

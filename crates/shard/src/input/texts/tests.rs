@@ -1,0 +1,200 @@
+//! Texts from files of every kind, sound and damaged.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::*;
+
+fn problem(text: &[u8]) -> String {
+    texts_from(text).expect_err("the text is wrong on purpose").to_string()
+}
+
+/// What is wrong with a file of this name.
+fn refused(name: &str, content: &[u8]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, content).unwrap();
+    let error = read_texts(&path).expect_err("the file is wrong on purpose").to_string();
+    error.replace(&format!("{}/", folder.path().display()), "")
+}
+
+fn read_file(name: &str, content: &[u8]) -> Vec<TextDocument> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, content).unwrap();
+    read_texts(&path).unwrap().documents
+}
+
+fn document(id: &str, title: Option<&str>, text: &str, fields: serde_json::Value) -> TextDocument {
+    let serde_json::Value::Object(fields) = fields else { panic!("fields are an object") };
+    TextDocument { id: id.into(), title: title.map(str::to_owned), text: text.into(), fields }
+}
+
+#[test]
+fn lines_are_read_with_all_their_fields() {
+    let lines = "{\"_id\": \"a\", \"title\": \"T\", \"text\": \"body\"}\r\n\n\
+                 {\"id\": 7, \"text\": \"q\", \"title\": \"\", \"year\": 2020, \"vector\": [1]}\n\
+                 {\"id\": 8, \"_id\": \"old\", \"text\": \"x\", \"title\": null}";
+    let found = texts_from(lines.as_bytes()).unwrap();
+    assert_eq!(
+        found,
+        [
+            document("a", Some("T"), "body", json!({})),
+            document("7", None, "q", json!({"year": 2020})),
+            document("8", None, "x", json!({"_id": "old"})),
+        ]
+    );
+    assert_eq!(found[0].with_title(), "T body");
+    let record: serde_json::Value = serde_json::from_slice(&found[1].record().bytes).unwrap();
+    assert_eq!(record, json!({"id": "7", "text": "q", "year": 2020}));
+}
+
+#[test]
+fn a_wrong_line_is_named() {
+    assert_eq!(problem(b"\n{\"_id\": \"a\"}"), "line 2, column 12: missing field `text`");
+    assert_eq!(problem(b"{\"text\": \"a\"}"), "line 1, column 13: missing field `id`");
+    assert_eq!(problem(b"{\"_id\": \"\", \"text\": \"\"}"), "line 1: the id is empty");
+    assert_eq!(
+        problem(b"{\"_id\": \"a\", \"text\": \"\"}\n{\"_id\": \"a\", \"text\": \"\"}"),
+        "line 2: duplicate id \"a\", first on line 1"
+    );
+    assert_eq!(
+        problem(b"{\"id\": 1, \"text\": 5}"),
+        "line 1, column 20: expected a text as `text`"
+    );
+    assert!(
+        problem(b"{\"id\": 1, \"text\": \"a\", \"x\": 1, \"x\": 2}")
+            .contains("duplicate field `x`")
+    );
+    assert!(problem(b"[1]").contains("expected an object"));
+    assert_eq!(problem(b"{\"id\": \"\xff\"}"), "line 1: not UTF-8 at byte 8");
+}
+
+#[cfg(feature = "csv")]
+#[test]
+fn tables_give_numbers_and_truths_and_keep_texts() {
+    let table = "\u{feff}_id,title,text,year,open,code,note\r\n\
+                 a,T,\"two\nlines, \"\"quoted\"\"\",2020,true,007,\r\n\
+                 b,,plain,1.5,False,x,y\r\n";
+    assert_eq!(
+        read_file("t.csv", table.as_bytes()),
+        [
+            document(
+                "a",
+                Some("T"),
+                "two\nlines, \"quoted\"",
+                json!({"year": 2020, "open": true, "code": "007"})
+            ),
+            document(
+                "b",
+                None,
+                "plain",
+                json!({"year": 1.5, "open": false, "code": "x", "note": "y"})
+            ),
+        ]
+    );
+}
+
+#[cfg(feature = "csv")]
+#[test]
+fn a_wrong_table_is_told_where() {
+    assert_eq!(
+        refused("t.csv", b"a,b\n1,2\n"),
+        "t.csv: line 1: expected a column \"id\", found a, b"
+    );
+    assert_eq!(
+        refused("t.csv", b"id,b\n1,2\n"),
+        "t.csv: line 1: expected a column \"text\", found id, b"
+    );
+    assert_eq!(refused("t.csv", b"id,text,x,x\n"), "t.csv: line 1: there are two columns \"x\"");
+    assert_eq!(
+        refused("t.csv", b"id,text\n1,a\n2\n"),
+        "t.csv: line 3: expected 2 cells as in the header, found 1"
+    );
+    assert_eq!(refused("t.csv", b"id,text\n,a\n"), "t.csv: line 2: the id is empty");
+    assert_eq!(
+        refused("t.csv", b"id,text\n1,a\n1,b\n"),
+        "t.csv: line 3: duplicate id \"1\", first on line 2"
+    );
+    assert_eq!(refused("t.csv", b"id,text\n1,\xff\n"), "t.csv: line 2: column 1 is not UTF-8");
+    assert_eq!(refused("t.csv", b"id,text\n"), "t.csv: there are no documents");
+}
+
+#[test]
+fn a_folder_is_read_by_name_and_says_what_it_leaves_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    };
+    write("b.md", "---\n# no heading\n---\n```\n# code\n```\n## The *title* ##\nwords");
+    write("a/z.txt", "# no Markdown");
+    write("a/Y.MD", "Under\n=====\nwords");
+    write("c.md", " \n");
+    write(".hidden.md", "x");
+    write("picture.png", "x");
+    write("other.PNG", "x");
+    write("Makefile", "x");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(folder.path(), folder.path().join("loop")).unwrap();
+    let Texts { documents, skipped } = read_texts(folder.path()).unwrap();
+    let found: Vec<(&str, Option<&str>)> = documents
+        .iter()
+        .map(|document| (document.id.as_str(), document.title.as_deref()))
+        .collect();
+    assert_eq!(
+        found,
+        [("a/Y.MD", Some("Under")), ("a/z.txt", None), ("b.md", Some("The *title*"))]
+    );
+    assert!(documents[2].text.contains("no heading"), "all of the text is kept");
+    #[cfg(unix)]
+    assert_eq!(
+        skipped.to_string(),
+        "1 hidden, 1 links, 1 without a word, 1 without an ending, 2 .png"
+    );
+    assert_eq!(holds(folder.path(), None).unwrap(), Holds::Texts);
+}
+
+#[test]
+fn what_is_no_text_is_refused_in_one_sentence() {
+    assert_eq!(refused("a.txt", b"a\0b"), "a.txt: not a text: it has NUL bytes");
+    assert_eq!(refused("a.txt", b"ab\xffc"), "a.txt: not UTF-8 at byte 2");
+    assert_eq!(refused("a.md", b" \n"), "a.md: there is no text in it");
+    assert_eq!(refused("a.npy", b"x"), "a.npy: there are no texts in a .npy file");
+    assert!(refused("a.pdf", b"x").starts_with("a.pdf: expected a .npy, .jsonl,"));
+    assert_eq!(refused("a.jsonl", b"\n"), "a.jsonl: there are no documents");
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.txt"), b"\0").unwrap();
+    let error = read_texts(folder.path()).unwrap_err().to_string();
+    assert!(error.ends_with("a.txt: not a text: it has NUL bytes"), "{error}");
+    assert!(read_texts(&folder.path().join("nothing.txt")).is_err());
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_text() {
+    assert_eq!(
+        read_file("a.md", "\u{feff}# T\nx".as_bytes()),
+        [document("a.md", Some("T"), "# T\nx", json!({}))]
+    );
+}
+
+#[test]
+fn whether_a_file_has_vectors_is_seen_by_its_first_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let look = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        holds(&path, None)
+    };
+    assert_eq!(
+        look("a.jsonl", "\n{\"id\": 1, \"vector\": [1], \"text\": \"x\"}\nbroken").unwrap(),
+        Holds::Vectors
+    );
+    assert_eq!(look("a.jsonl", "{\"id\": 1, \"text\": \"x\"}").unwrap(), Holds::Texts);
+    assert_eq!(look("a.csv", "").unwrap(), Holds::Texts);
+    assert_eq!(look("a.npy", "").unwrap(), Holds::Vectors);
+    assert!(look("a.jsonl", "broken").is_err());
+    assert!(look("a.bin", "").is_err());
+}

@@ -1,0 +1,56 @@
+//! The encoder of a vault.
+
+use std::ops::ControlFlow;
+
+use shard_client::{ClientError, Progress, Watch};
+use shard_encode::{EncodeError, Encoder, Location, Purpose};
+use shard_geometry::VectorSet;
+
+use crate::{Error, Vault};
+
+impl Vault {
+    /// Opens the encoder that the vault's texts went through: where `elsewhere` says, or else where it was
+    /// found last. What is there must be that very encoder. A vault without texts takes any.
+    ///
+    /// # Errors
+    /// When the vault knows of none and `elsewhere` says nothing, there is none or another one, or it
+    /// cannot be read.
+    pub fn open_encoder(&self, elsewhere: Option<&Location>) -> Result<Encoder, Error> {
+        let note = self.encoder()?;
+        let location = match (elsewhere, &note) {
+            (Some(location), _) => location.clone(),
+            (None, Some(note)) if !note.location.is_empty() => note.location.parse()?,
+            (None, Some(note)) => {
+                return Err(Error::EncoderUnknown { identity: note.identity.clone() });
+            }
+            (None, None) => return Err(Error::NoEncoder),
+        };
+        let encoder = Encoder::open(&location)?;
+        match note {
+            Some(note) if note.identity != encoder.identity() => Err(ClientError::OtherEncoder {
+                held: note.identity,
+                given: encoder.identity().to_owned(),
+            }
+            .into()),
+            _ => Ok(encoder),
+        }
+    }
+}
+
+/// The vectors of queries, to search with.
+///
+/// # Errors
+/// When the encoder fails, or `watch` ended it.
+pub fn encode_queries<S: AsRef<str> + Sync>(
+    encoder: &Encoder,
+    queries: &[S],
+    watch: &Watch<'_>,
+) -> Result<VectorSet, Error> {
+    let told = |done: usize, total: usize| -> ControlFlow<()> {
+        watch(Progress { done: done as u64, total: total as u64 })
+    };
+    match encoder.encode(queries, Purpose::Query, &told) {
+        Err(EncodeError::Ended) => Err(ClientError::Cancelled.into()),
+        outcome => Ok(VectorSet::new(encoder.dimension(), outcome?)?),
+    }
+}
