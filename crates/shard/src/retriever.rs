@@ -14,7 +14,7 @@ use shard_protocol::{CollectionName, Transport};
 use shard_rlwe::Objective;
 use shard_server::Embedded;
 
-use crate::{Error, Searcher, Vault};
+use crate::{Error, Opened, Searcher, Vault};
 
 #[cfg(feature = "remote")]
 use shard_client::{UNWATCHED, remote::Remote};
@@ -64,8 +64,15 @@ pub struct Retriever {
     vault: Mutex<Vault>,
     #[cfg(feature = "remote")]
     server: Option<Arc<Remote>>,
-    /// The collection as of the vault's latest commit, once it was searched.
-    opened: RwLock<Option<Arc<Searcher<Server>>>>,
+    /// The collection as of the vault's latest commit, once it was asked for.
+    held: RwLock<Held>,
+}
+
+/// What was opened since the vault changed last.
+#[derive(Clone, Default)]
+struct Held {
+    collection: Option<Opened>,
+    searcher: Option<Arc<Searcher<Server>>>,
 }
 
 impl Retriever {
@@ -75,7 +82,7 @@ impl Retriever {
             vault: Mutex::new(vault),
             #[cfg(feature = "remote")]
             server: None,
-            opened: RwLock::new(None),
+            held: RwLock::default(),
         }
     }
 
@@ -112,7 +119,26 @@ impl Retriever {
     }
 
     fn close(&self) {
-        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.held.write().unwrap_or_else(PoisonError::into_inner) = Held::default();
+    }
+
+    fn held(&self) -> Held {
+        self.held.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The collection as it is now; `None` before the first documents came.
+    ///
+    /// # Errors
+    /// When the vault is damaged.
+    pub fn collection(&self) -> Result<Option<Opened>, Error> {
+        if let Some(collection) = self.held().collection {
+            return Ok(Some(collection));
+        }
+        let vault = self.vault();
+        let collection = vault.collection()?;
+        // The vault is not let go of meanwhile, so that this is of its latest commit.
+        self.held.write().unwrap_or_else(PoisonError::into_inner).collection = collection.clone();
+        Ok(collection)
     }
 
     /// The collection as it is now, ready to be searched; `None` before the first documents came.
@@ -120,14 +146,13 @@ impl Retriever {
     /// # Errors
     /// When the vault is damaged, or is a query vault and there is no server; and when `watch` ended it.
     pub fn opened(&self, watch: &Watch<'_>) -> Result<Option<Arc<Searcher<Server>>>, Error> {
-        let held = || self.opened.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(opened) = held() {
-            return Ok(Some(opened));
+        if let Some(searcher) = self.held().searcher {
+            return Ok(Some(searcher));
         }
         let vault = self.vault();
         // Whoever had the vault before may have opened it.
-        if let Some(opened) = held() {
-            return Ok(Some(opened));
+        if let Some(searcher) = self.held().searcher {
+            return Ok(Some(searcher));
         }
         if vault.collection()?.is_none() {
             return Ok(None);
@@ -142,7 +167,11 @@ impl Retriever {
         let searcher = embedded()?;
         searcher.prepare(watch)?;
         let searcher = Arc::new(searcher);
-        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Some(searcher.clone());
+        let held = Held {
+            collection: Some(searcher.collection().clone()),
+            searcher: Some(searcher.clone()),
+        };
+        *self.held.write().unwrap_or_else(PoisonError::into_inner) = held;
         Ok(Some(searcher))
     }
 
