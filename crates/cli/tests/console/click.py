@@ -1,10 +1,11 @@
 """Clicks through the page of `shard console` in a real browser, and leaves pictures of it.
 
-    python3 click.py URL PICTURES QUERY FIRST_ID [--passage WORDS] [--bad-filter FILTER] [--chromium PROGRAM]
+    python3 click.py URL PICTURES QUERY FIRST_ID [--passage WORDS] [--bad-filter FILTER] [--empty-filter FILTER]
+                     [--chromium PROGRAM]
 
 URL is the address that the console printed, with its token; FIRST_ID the id of the first hit for QUERY,
 and WORDS something that its passage contains. At least one passage among the hits must be longer than
-the four lines that are shown at first. Needs chromium and python3, no package.
+the four lines that are shown at first. The bad filter cannot be read, the empty one fits no document. Needs chromium and python3, no package.
 """
 
 import argparse
@@ -144,7 +145,13 @@ class Click:
         check("the key / goes to the search box", browser.value("document.activeElement.id") == "query")
         check("and is not written into it", browser.value("document.getElementById('query').value") == "")
         browser.write(self.arguments.query)
+        browser.value(
+            "window.busy = []; new MutationObserver(() => window.busy.push(document.getElementById('results').getAttribute('aria-busy')))"
+            ".observe(document.getElementById('results'), { attributeFilter: ['aria-busy'] })"
+        )
         self.search()
+        busy = browser.value("window.busy")
+        check("the results are busy while the search runs", busy == ["true", "false"], busy)
         check("no error is shown", browser.value("document.getElementById('problem').hidden"), self.text("#problem"))
         count = browser.value("document.querySelectorAll('.hits > li').length")
         check("there are results", count > 0)
@@ -225,11 +232,24 @@ class Click:
         check("Tab goes through the controls in the order of the page", order == expected, order)
         browser.press("Tab")
         check("and on into the results or what is beside them", browser.value("document.activeElement.closest('main .columns') !== null"))
+        browser.value("document.querySelector('.skip').focus()")
+        browser.press("Enter")
+        browser.until("the skip link goes to the results", "document.activeElement.id === 'results'")
         browser.value("document.getElementById('query').focus()")
         browser.press("ArrowDown")
         check("the arrow goes to the first result", browser.value("document.activeElement === document.querySelector('.hits > li')"))
         browser.press("ArrowUp")
         check("and back", browser.value("document.activeElement.id") == "query")
+
+    def check_no_hits(self):
+        self.write("where", self.arguments.empty_filter)
+        self.search()
+        check("no error is shown for a filter that nothing fits", self.browser.value("document.getElementById('problem').hidden"), self.text("#problem"))
+        check("that there are no results is shown", self.browser.value("!document.getElementById('empty').hidden && document.getElementById('hits').children.length === 0"))
+        check("and announced", self.text("#status").startswith("No results"), self.text("#status"))
+        self.write("where", "")
+        self.search()
+        self.check_hits()
 
     def check_errors(self):
         browser = self.browser
@@ -277,7 +297,11 @@ class Click:
     def expect(self, mark, words):
         """Forgets the errors since a mark that the browser reports of a request that was meant to fail."""
         self.browser.value("0")
-        is_meant = lambda event: event["method"] == "Log.entryAdded" and event["params"]["entry"]["source"] == "network" and words in event["params"]["entry"]["text"]
+
+        def is_meant(event):
+            entry = event["params"].get("entry", {})
+            return event["method"] == "Log.entryAdded" and entry["source"] == "network" and words in entry["text"]
+
         events = self.browser.events
         events[mark:] = [event for event in events[mark:] if not is_meant(event)]
 
@@ -308,6 +332,7 @@ def main():
     parser.add_argument("first")
     parser.add_argument("--passage")
     parser.add_argument("--bad-filter", default="year >=")
+    parser.add_argument("--empty-filter", default="year >= 9999")
     parser.add_argument("--chromium")
     arguments = parser.parse_args()
     os.makedirs(arguments.pictures, exist_ok=True)
@@ -326,6 +351,7 @@ def main():
         browser.show(1440, 1000, "light")
         click.check_direct()
         click.check_focus()
+        click.check_no_hits()
         click.check_errors()
         click.check_reports()
     except Failure as failure:
