@@ -1,5 +1,7 @@
 //! How messages reach a server.
 
+use std::sync::Arc;
+
 use shard_rlwe::Objective;
 
 use crate::names::CollectionName;
@@ -25,18 +27,26 @@ pub trait Transport: Send + Sync {
     }
 }
 
-impl<T: Transport + ?Sized> Transport for &T {
-    type Error = T::Error;
+/// What points to a server reaches it.
+macro_rules! through {
+    ($pointer:ty) => {
+        impl<T: Transport + ?Sized> Transport for $pointer {
+            type Error = T::Error;
 
-    fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, Self::Error> {
-        (**self).exchange(message)
-    }
+            fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, Self::Error> {
+                (**self).exchange(message)
+            }
 
-    fn collection(&self) -> CollectionName {
-        (**self).collection()
-    }
+            fn collection(&self) -> CollectionName {
+                (**self).collection()
+            }
 
-    fn objective(&self) -> Objective {
-        (**self).objective()
-    }
+            fn objective(&self) -> Objective {
+                (**self).objective()
+            }
+        }
+    };
 }
+
+through!(&T);
+through!(Arc<T>);

@@ -62,6 +62,7 @@ pub mod evaluation;
 pub mod input;
 mod local;
 pub mod planning;
+mod retriever;
 mod searcher;
 #[cfg(feature = "server")]
 pub mod server;
@@ -71,6 +72,7 @@ mod vault;
 pub use error::Error;
 pub use input::{Documents, InputError, TextDocument};
 pub use local::LocalSearcher;
+pub use retriever::{Retriever, Server, is_outdated};
 pub use searcher::{Opened, Searcher};
 pub use texts::Passage;
 #[cfg(feature = "encode")]

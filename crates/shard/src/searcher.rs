@@ -39,6 +39,14 @@ impl Opened {
         }
     }
 
+    /// The ids of all documents, in the order of their rows.
+    pub fn ids(&self) -> Box<dyn Iterator<Item = &str> + '_> {
+        match self {
+            Self::Rotated(collection) => Box::new(collection.index().ids()),
+            Self::Blind(collection) => Box::new(collection.ids().map(|(_, id)| id)),
+        }
+    }
+
     /// The epoch of keys and names.
     pub fn epoch(&self) -> Epoch {
         match self {

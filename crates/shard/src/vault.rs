@@ -351,13 +351,7 @@ impl Vault {
     /// # Errors
     /// When the vault is empty, a query vault, or damaged.
     pub fn embedded(&self) -> Result<Searcher<Embedded>, Error> {
-        if self.settings()?.protection == Protection::Blind {
-            return self.embedded_blind(UNWATCHED);
-        }
-        let rows = DerivedRows::open(&self.0)?;
-        let collection = rows.collection().clone();
-        let server = Embedded::on_demand(collection.epoch(), Derived(rows));
-        Ok(Searcher::rotated(collection, server))
+        self.in_process(Filling::Rows, UNWATCHED, |server| server)
     }
 
     /// As [`Vault::embedded`], for a blind collection whose encryption is followed.
@@ -365,7 +359,7 @@ impl Vault {
     /// # Errors
     /// As for [`Vault::embedded`]; and when the collection is rotated.
     pub fn embedded_blind(&self, watch: &Watch<'_>) -> Result<Searcher<Embedded>, Error> {
-        self.filled(Filling::Rows, watch)
+        self.filled(Filling::Rows, watch, |server| server)
     }
 
     /// As [`Vault::embedded_blind`], with the records of documents, to fetch them.
@@ -373,12 +367,33 @@ impl Vault {
     /// # Errors
     /// As for [`Vault::embedded_blind`].
     pub fn embedded_with_records(&self, watch: &Watch<'_>) -> Result<Searcher<Embedded>, Error> {
-        self.filled(Filling::RowsAndRecords, watch)
+        self.filled(Filling::RowsAndRecords, watch, |server| server)
     }
 
-    fn filled(&self, filling: Filling, watch: &Watch<'_>) -> Result<Searcher<Embedded>, Error> {
+    /// Searches through a server in this process, as `server` makes it.
+    pub(crate) fn in_process<T: Transport<Error: Into<ClientError>>>(
+        &self,
+        filling: Filling,
+        watch: &Watch<'_>,
+        server: impl FnOnce(Embedded) -> T,
+    ) -> Result<Searcher<T>, Error> {
+        if self.settings()?.protection == Protection::Blind {
+            return self.filled(filling, watch, server);
+        }
+        let rows = DerivedRows::open(&self.0)?;
+        let collection = rows.collection().clone();
+        let embedded = Embedded::on_demand(collection.epoch(), Derived(rows));
+        Ok(Searcher::rotated(collection, server(embedded)))
+    }
+
+    fn filled<T: Transport<Error: Into<ClientError>>>(
+        &self,
+        filling: Filling,
+        watch: &Watch<'_>,
+        server: impl FnOnce(Embedded) -> T,
+    ) -> Result<Searcher<T>, Error> {
         self.require_owner("be searched without its server")?;
-        let server = Embedded::empty(self.opened()?.epoch());
+        let server = server(Embedded::empty(self.opened()?.epoch()));
         let collection = self.fill(filling, &server, watch)?;
         Ok(Searcher::blind(collection.into(), server, Hints::in_memory()))
     }
