@@ -145,7 +145,7 @@ fn exponential(x: f32) -> f32 {
     if under { 0.0 } else { e * power }
 }
 
-/// `erf(x)` within 3e-7, by the quotient of two polynomials in `x^2` (that of the Eigen library).
+/// `erf(x)` within 5e-7, by the quotient of two polynomials in `x^2` (that of the Eigen library).
 #[inline(always)]
 fn error_function(x: f32) -> f32 {
     let x = if x < -4.0 { -4.0 } else { x };
@@ -217,11 +217,11 @@ mod tests {
     fn the_error_function_is_that_of_its_series() {
         for x in range(-3.5, 3.5) {
             let error = (f64::from(error_function(x)) - series(x.into())).abs();
-            assert!(error < 4e-7, "{x}: {error:e}");
+            assert!(error < 5e-7, "{x}: {error:e}");
         }
         for x in [4.0, 5.0, 1e30, f32::INFINITY] {
-            assert!((error_function(x) - 1.0).abs() < 4e-7);
-            assert!((error_function(-x) + 1.0).abs() < 4e-7);
+            assert!((error_function(x) - 1.0).abs() < 5e-7);
+            assert!((error_function(-x) + 1.0).abs() < 5e-7);
         }
     }
 
@@ -264,9 +264,7 @@ mod tests {
             let before: Vec<f32> = (0..width * width).map(|at| (at as f32).cos() * 9.0).collect();
             let (mut scores, mut sums) = (before.clone(), vec![0.0; width]);
             exponentials(&mut scores, &mut sums);
-            for ((row, scores), sum) in
-                before.chunks(width).zip(scores.chunks(width)).zip(sums.iter_mut())
-            {
+            for ((row, scores), sum) in before.chunks(width).zip(scores.chunks(width)).zip(sums) {
                 let most = row.iter().copied().fold(f32::MIN, f32::max);
                 let exact: Vec<f32> = row.iter().map(|value| (value - most).exp()).collect();
                 assert!(scores.iter().zip(&exact).all(|(a, b)| (a - b).abs() < 1e-6));
