@@ -132,7 +132,7 @@ fn exponential(x: f32) -> f32 {
     let x = if under { -87.0 } else { x };
     let shifted = x * std::f32::consts::LOG2_E + ROUND;
     let k = shifted - ROUND;
-    let r = x - k * 0.693_359_375 - k * -2.121_944_4e-4;
+    let r = x - k * (355.0 / 512.0) - k * -2.121_944_4e-4;
     let mut p = 1.987_569_1e-4;
     p = p * r + 1.398_199_9e-3;
     p = p * r + 8.333_452e-3;
@@ -156,7 +156,7 @@ fn error_function(x: f32) -> f32 {
     p = p * y + -2.101_024e-6;
     p = p * y + -5.692_506_4e-5;
     p = p * y + -7.349_906_3e-4;
-    p = p * y + -2.954_599_8e-3;
+    p = p * y + -2.954_6e-3;
     p = p * y + -1.609_603_3e-2;
     let mut q = -1.456_607_2e-5;
     q = q * y + -2.133_740_6e-4;
@@ -174,7 +174,7 @@ fn gelu(x: f32) -> f32 {
 /// `x / (1 + e^(-2 y))` with `y = sqrt(2 / pi) (x + 0.044715 x^3)`.
 #[inline(always)]
 fn gelu_tanh(x: f32) -> f32 {
-    let y = 1.595_769_1 * (x + 0.044_715 * x * x * x);
+    let y = 1.595_769 * (x + 0.044_715 * x * x * x);
     let e = exponential(-y.abs());
     let positive = 1.0 / (1.0 + e);
     x * if y < 0.0 { e * positive } else { positive }
