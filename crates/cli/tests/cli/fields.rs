@@ -151,3 +151,14 @@ fn a_reader_filters_and_follows_through_a_server() {
     assert_eq!(ids(&search("copy", "year = 1999")), ["d3"]);
     desk.succeeds(&["verify", "copy", "--key-file", KEY]);
 }
+
+#[cfg(not(feature = "encode"))]
+#[test]
+fn a_build_without_encoders_says_how_to_get_them() {
+    let desk = desk();
+    desk.write("texts.jsonl", "{\"id\": 1, \"text\": \"a\"}\n");
+    let how = ["no text encoders", "--features encode"];
+    desk.refused(&["ingest", VAULT, "texts.jsonl", "--key-file", KEY], &how);
+    desk.refused(&["search", VAULT, "words", "--key-file", KEY], &how);
+    desk.refused(&["search", VAULT, "--query", "texts.jsonl", "--key-file", KEY], &how);
+}
