@@ -1,7 +1,7 @@
 //! How fast an encoder is: `throughput LOCATION TEXTS.jsonl[.gz] [--vectors FILE]`.
 //!
 //! Each line of TEXTS is an object; its text is `title`, a space and `text`, as far as they are there. Prints JSON:
-//! texts, tokens (of an endpoint, words), the CPU seconds of the process and the seconds on the clock while it encoded.
+//! texts, tokens before any text is cut (of an endpoint, words), the CPU seconds of the process and the seconds on the clock while it encoded.
 //! `--vectors` writes the vectors, 32-bit floats in little endian, row after row.
 
 use std::error::Error;

@@ -20,10 +20,10 @@ pub(crate) fn pieces(
     let mut first = 0;
     while first < tokens.len() {
         let end = (first + size).min(tokens.len());
-        let bytes = tokens[first..end]
-            .iter()
-            .fold(usize::MAX..0, |range, &(begin, end)| range.start.min(begin)..range.end.max(end));
-        let range = floor(text, bytes.start)..ceil(text, bytes.end);
+        let tokens_here = || tokens[first..end].iter();
+        let begins = tokens_here().map(|token| token.0).min().unwrap_or(0);
+        let ends = tokens_here().map(|token| token.1).max().unwrap_or(0);
+        let range = text.floor_char_boundary(begins)..text.ceil_char_boundary(ends);
         // Tokens of normalisers that add characters have no width and make no piece.
         if !range.is_empty() && pieces.last() != Some(&range) {
             pieces.push(range);
@@ -34,14 +34,6 @@ pub(crate) fn pieces(
         first = end - overlap;
     }
     Ok(pieces)
-}
-
-fn floor(text: &str, at: usize) -> usize {
-    text.floor_char_boundary(at)
-}
-
-fn ceil(text: &str, at: usize) -> usize {
-    text.ceil_char_boundary(at)
 }
 
 /// Words and punctuation marks of a text, for encoders whose tokenizer is not known: a run of letters and digits is one

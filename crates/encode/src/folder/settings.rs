@@ -176,7 +176,7 @@ impl Parts {
             lowercase: length.do_lower_case.unwrap_or(false),
             length: length.max_seq_length.filter(|&length| length > 0).or_else(|| {
                 let length = tokenizer.model_max_length?;
-                (length >= 1.0 && length < 1e6).then_some(length as usize)
+                (1.0..1e6).contains(&length).then_some(length as usize)
             }),
             query_prefix,
             passage_prefix,

@@ -1,6 +1,7 @@
 //! The tokenizer of a model.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use tokenizers::{Tokenizer, TruncationParams};
 
@@ -10,6 +11,8 @@ use crate::EncodeError;
 /// A tokenizer that pads nothing and, if told so, cuts texts to the model's length.
 pub(crate) struct Tokens {
     tokenizer: Tokenizer,
+    /// The same without a limit, for who wants to know where all tokens are.
+    whole: OnceLock<Tokenizer>,
     limit: usize,
     /// Whether tokens such as `[CLS]` are put around a text.
     special: bool,
@@ -29,7 +32,7 @@ impl Tokens {
         let truncation =
             limit.map(|max_length| TruncationParams { max_length, ..Default::default() });
         tokenizer.with_truncation(truncation).map_err(|error| damaged(error.to_string()))?;
-        Ok(Self { tokenizer, limit: limit.unwrap_or(usize::MAX), special })
+        Ok(Self { tokenizer, whole: OnceLock::new(), limit: limit.unwrap_or(usize::MAX), special })
     }
 
     /// The tokens of text number `index`.
@@ -44,16 +47,15 @@ impl Tokens {
 
     /// Where the tokens of a text are in it, by bytes; those put around it have no place.
     pub(crate) fn places(&self, text: &str) -> Result<Vec<(usize, usize)>, EncodeError> {
-        let failed = |error: tokenizers::Error| EncodeError::Tokenize {
-            index: 0,
-            reason: error.to_string(),
-        };
-        let encoding = self.tokenizer.encode(text, false).map_err(failed)?;
-        let mut places = encoding.get_offsets().to_vec();
-        for rest in encoding.get_overflowing() {
-            places.extend_from_slice(rest.get_offsets());
-        }
-        Ok(places)
+        let whole = self.whole.get_or_init(|| {
+            let mut whole = self.tokenizer.clone();
+            whole.with_truncation(None).expect("no truncation cannot be too short");
+            whole
+        });
+        let encoding = whole
+            .encode(text, false)
+            .map_err(|error| EncodeError::Tokenize { index: 0, reason: error.to_string() })?;
+        Ok(encoding.get_offsets().to_vec())
     }
 
     /// The token that stands for what the tokenizer does not know, if it has one.
