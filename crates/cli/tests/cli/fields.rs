@@ -45,7 +45,8 @@ fn a_filter_finds_the_best_of_those_that_match() {
     let all = desk.hits(&["-k", "100"]);
     assert_eq!(all.len(), ROWS);
     let json = r#"{"year": {"$gte": 2005}, "lang": {"$in": ["en"]}}"#;
-    let wanted: &[(&[&str], fn(usize) -> bool)] = &[
+    type Case<'a> = (&'a [&'a str], fn(usize) -> bool);
+    let wanted: &[Case<'_>] = &[
         (&["--where", "year >= 2005", "--where", "lang = en"], |row| row % 10 >= 5 && row % 3 == 0),
         (&["--where", json], |row| row % 10 >= 5 && row % 3 == 0),
         (&["--where", "year in (2001, 2002) or not lang = de"], |row| {
