@@ -498,6 +498,15 @@ pub fn cells(text: &str) -> Result<CellCount, String> {
     }
 }
 
+/// A filter in words, or as JSON where it begins like that.
+fn filter(text: &str) -> Result<Filter, String> {
+    if !text.trim_start().starts_with('{') {
+        return text.parse().map_err(|error: shard::FilterError| error.to_string());
+    }
+    let json = serde_json::from_str(text).map_err(|error| format!("filter: {error}"))?;
+    Filter::from_json(&json).map_err(|error| error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -528,13 +537,4 @@ mod tests {
         assert!(parse(&["--foil", "global"]).is_ok());
         assert!(parse(&["--objective", "latency"]).is_ok());
     }
-}
-
-/// A filter in words, or as JSON where it begins like that.
-fn filter(text: &str) -> Result<Filter, String> {
-    if !text.trim_start().starts_with('{') {
-        return text.parse().map_err(|error: shard::FilterError| error.to_string());
-    }
-    let json = serde_json::from_str(text).map_err(|error| format!("filter: {error}"))?;
-    Filter::from_json(&json).map_err(|error| error.to_string())
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use shard::input::{Holds, holds, read_queries, read_query_texts};
 use shard::{Documents, TextDocument, Vault};
@@ -38,9 +38,10 @@ pub fn query(text: &str, vault: &Vault, encoder: &EncoderArguments) -> Result<Do
 
 #[cfg(feature = "encode")]
 mod with_encoder {
+    use anyhow::Context;
     use shard::encode::{Encoder, Location};
 
-    use super::{Context, Documents, EncoderArguments, Result, TextDocument, Vault};
+    use super::{Documents, EncoderArguments, Result, TextDocument, Vault};
     use crate::output::{follow, progress};
 
     impl EncoderArguments {

@@ -195,7 +195,7 @@ impl Batch<'_> {
             count => progress("searching", count),
         };
         let mut results = Vec::with_capacity(ids.len());
-        let mut printed = Ok(());
+        let mut printed: Result<()> = Ok(());
         let each = |row: usize, answer: Answer| {
             printed = bar.suspend(|| {
                 results.push(self.show(row, &answer, searcher, output)?);
@@ -472,7 +472,7 @@ fn plan_in_words(cost: &Cost) -> String {
     cost.plan.as_ref().map_or("slots, as the paper has it".to_owned(), ToString::to_string)
 }
 
-fn report(id: &str, answer: &Answer) -> serde_json::Value {
+fn report(id: &str, answer: &Answer) -> Value {
     let cost = &answer.cost;
     json!({
         "query": id,

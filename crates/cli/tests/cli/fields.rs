@@ -45,7 +45,8 @@ fn a_filter_finds_the_best_of_those_that_match() {
     let all = desk.hits(&["-k", "100"]);
     assert_eq!(all.len(), ROWS);
     let json = r#"{"year": {"$gte": 2005}, "lang": {"$in": ["en"]}}"#;
-    let wanted: &[(&[&str], fn(usize) -> bool)] = &[
+    type Case<'a> = (&'a [&'a str], fn(usize) -> bool);
+    let wanted: &[Case<'_>] = &[
         (&["--where", "year >= 2005", "--where", "lang = en"], |row| row % 10 >= 5 && row % 3 == 0),
         (&["--where", json], |row| row % 10 >= 5 && row % 3 == 0),
         (&["--where", "year in (2001, 2002) or not lang = de"], |row| {
@@ -150,4 +151,15 @@ fn a_reader_filters_and_follows_through_a_server() {
     succeeded(&run(&["restore", "copy"]));
     assert_eq!(ids(&search("copy", "year = 1999")), ["d3"]);
     desk.succeeds(&["verify", "copy", "--key-file", KEY]);
+}
+
+#[cfg(not(feature = "encode"))]
+#[test]
+fn a_build_without_encoders_says_how_to_get_them() {
+    let desk = desk();
+    desk.write("texts.jsonl", "{\"id\": 1, \"text\": \"a\"}\n");
+    let how = ["no text encoders", "--features encode"];
+    desk.refused(&["ingest", VAULT, "texts.jsonl", "--key-file", KEY], &how);
+    desk.refused(&["search", VAULT, "words", "--key-file", KEY], &how);
+    desk.refused(&["search", VAULT, "--query", "texts.jsonl", "--key-file", KEY], &how);
 }

@@ -115,8 +115,8 @@ fn ids_that_do_not_name_the_rows_are_refused() {
 #[test]
 fn files_that_are_not_there_or_not_of_a_known_kind_are_refused() {
     let desk = Desk::with_small_vault();
-    desk.write("docs.csv", "1,2,3\n");
-    desk.ingest_refused(&["docs.csv"], &["docs.csv", ".npy, .jsonl, .jsonl.gz or .parquet"]);
+    desk.write("docs.bin", "1,2,3\n");
+    desk.ingest_refused(&["docs.bin"], &["docs.bin", ".npy, .jsonl, .jsonl.gz, .parquet"]);
     desk.ingest_refused(&["none.npy"], &["none.npy", "No such file"]);
     std::fs::create_dir(desk.path("folder.npy")).unwrap();
     desk.ingest_refused(&["folder.npy"], &["folder.npy", "found a directory"]);

@@ -65,7 +65,7 @@ fn wrong_usage_exits_with_two_and_names_the_mistake() {
         (&["--fast"], "--fast"),
         (&["ingest", VAULT, "docs.npy", "--fast"], "--fast"),
         (&["ingest", VAULT], "<DOCUMENTS>"),
-        (&["search", VAULT], "--query"),
+        (&["search", VAULT], "<WORDS>"),
         (&["delete", VAULT], "<ID>"),
         (&["search", VAULT, "--query", "q.npy", "-k", "0"], "at least 1"),
         (&["completions", "cmd"], "cmd"),

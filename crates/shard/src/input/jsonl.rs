@@ -101,7 +101,7 @@ pub(super) fn read(reader: impl BufRead, names: Names) -> Result<Documents, Inpu
     collector.finish()
 }
 
-/// Whether the first line has a vector.
+/// Whether the first line has a vector; where there is none, nothing speaks against it.
 pub(super) fn has_vectors(reader: impl BufRead) -> Result<bool, InputError> {
     let mut lines = Lines::new(reader);
     while let Some((number, line)) = lines.next_line()? {
@@ -109,7 +109,7 @@ pub(super) fn has_vectors(reader: impl BufRead) -> Result<bool, InputError> {
             return Ok(parse::<Line>(number, line)?.vector.is_some());
         }
     }
-    Ok(false)
+    Ok(true)
 }
 
 /// Parses one line as JSON. The parser sees a text of one line and would call it line 1, so its position is

@@ -89,7 +89,13 @@ pub enum Holds {
 pub fn holds(path: &Path, vector_column: Option<&str>) -> Result<Holds, InputError> {
     let look = || {
         if path.is_dir() {
-            return Ok(Holds::Texts);
+            // One that is called like a file was meant to be one.
+            return match Format::of(path) {
+                Ok(Format::Npy | Format::Jsonl | Format::Parquet | Format::Csv) => {
+                    Err(InputProblem::Directory.into())
+                }
+                _ => Ok(Holds::Texts),
+            };
         }
         let has_vectors = match Format::of(path)? {
             Format::Npy => true,
