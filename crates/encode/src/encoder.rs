@@ -152,6 +152,21 @@ impl Encoder {
         crate::pieces::pieces(text, &places, size, overlap)
     }
 
+    /// How many tokens of a passage are read at most where `before` stands before it: what the model reads,
+    /// without its own tokens and the words that it puts before passages. `usize::MAX` where there is no limit,
+    /// or an endpoint does not tell.
+    ///
+    /// # Errors
+    /// When `before` cannot be tokenized.
+    pub fn room_behind(&self, before: &str) -> Result<usize, EncodeError> {
+        let prefix = match &self.kind {
+            Kind::Bert(model) => model.prefix(Purpose::Passage),
+            _ => "",
+        };
+        self.tokens()
+            .map_or(Ok(usize::MAX), |tokens| tokens.room_behind(&format!("{prefix}{before}")))
+    }
+
     fn tokens(&self) -> Option<&Tokens> {
         match &self.kind {
             Kind::Bert(model) => Some(model.tokens()),

@@ -66,7 +66,7 @@ impl Fixed {
             weights.has("weights").then(|| weights.values("weights", &[known])).transpose()?;
         let tokenizer = parts.transformer.tokenizer()?;
         // Sequences of any length for WordLlama, which cuts none.
-        let tokens = Tokens::open(&tokenizer, is_model2vec.then_some(MODEL2VEC_LENGTH), false)?;
+        let mut tokens = Tokens::open(&tokenizer, is_model2vec.then_some(MODEL2VEC_LENGTH), false)?;
         tokens.fits(folder.path(), known)?;
         let unknown = if is_model2vec { tokens.unknown() } else { None };
         let mut digest = Sha256::new();

@@ -27,6 +27,9 @@ const BATCH_TOKENS: usize = 512;
 /// Texts that are tokenized at a time, which bounds memory and how late an end is noticed.
 const WINDOW: usize = 4096;
 
+/// The shortest limit of a text, in tokens, that is believed.
+const SHORTEST: usize = 8;
+
 /// A transformer with its tokenizer.
 pub(crate) struct Bert {
     model: Model,
@@ -46,9 +49,11 @@ impl Bert {
         configuration.supported(folder)?;
         let mut settings = parts.settings(folder, configuration.name())?;
         let positions = configuration.positions();
-        settings.length = Some(settings.length.map_or(positions, |length| length.min(positions)));
+        let length = settings.length.map_or(positions, |length| length.min(positions));
+        // The model's own tokens alone take two to four.
+        settings.length = Some(length.max(SHORTEST.min(positions)));
         let tokenizer = parts.transformer.tokenizer()?;
-        let tokens = Tokens::open(&tokenizer, settings.length, true)?;
+        let mut tokens = Tokens::open(&tokenizer, settings.length, true)?;
         tokens.fits(folder.path(), configuration.vocab_size)?;
         let weights =
             weights.under(&["", "bert.", "roberta."], "embeddings.word_embeddings.weight");
@@ -62,6 +67,11 @@ impl Bert {
 
     pub(crate) fn dimension(&self) -> usize {
         self.model.width
+    }
+
+    /// What stands before a text for this purpose.
+    pub(crate) fn prefix(&self, purpose: Purpose) -> &str {
+        self.settings.prefix(purpose)
     }
 
     pub(crate) fn tokens(&self) -> &Tokens {

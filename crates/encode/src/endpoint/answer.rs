@@ -108,7 +108,7 @@ mod tests {
             (r#"{"data":[{"index":0,"embedding":[NaN]},{"index":1,"embedding":[1]}]}"#, "no JSON"),
             (
                 r#"{"data":[{"index":0,"embedding":[1e39]},{"index":1,"embedding":[1]}]}"#,
-                "not finite",
+                "out of range",
             ),
             (r#"{"data":[{"index":0,"embedding":[1]}]}"#, "1 vectors for 2 texts"),
             (r#"{"data":[{"index":0,"embedding":[1]},{"index":0,"embedding":[1]}]}"#, "twice"),

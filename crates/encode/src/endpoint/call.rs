@@ -84,9 +84,10 @@ impl Caller {
             .tls_backend_preconfigured(tls().map_err(|error| unusable(error.to_string()))?)
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(Duration::from_secs(10))
-            .timeout(Duration::from_secs(300))
-            .build()
-            .map_err(|error| unusable(reason(&error)))?;
+            .timeout(Duration::from_secs(300));
+        // A proxy would take off this machine what is meant to stay on it.
+        let client = if super::is_local(url) { client.no_proxy() } else { client };
+        let client = client.build().map_err(|error| unusable(reason(&error)))?;
         Ok(Self { client, url: path, shown, model: model.to_owned(), authorization })
     }
 

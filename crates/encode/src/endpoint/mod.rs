@@ -118,18 +118,28 @@ impl Endpoint {
     }
 }
 
-/// The key of the environment. The one that is for OpenAI goes over TLS or stays on this machine.
-fn key(url: &Url) -> Option<Zeroizing<String>> {
-    let local = match url.host() {
+/// Whether an endpoint is on this machine.
+fn is_local(url: &Url) -> bool {
+    match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",
         Some(url::Host::Ipv4(address)) => address.is_loopback(),
         Some(url::Host::Ipv6(address)) => address.is_loopback(),
         None => false,
-    };
+    }
+}
+
+/// The key of the environment, which goes over TLS or stays on this machine. The one that is OpenAI's goes to nobody
+/// else.
+fn key(url: &Url) -> Option<Zeroizing<String>> {
+    let local = is_local(url);
+    if url.scheme() != "https" && !local {
+        return None;
+    }
     let variable =
         |name| std::env::var(name).ok().map(Zeroizing::new).filter(|key| !key.is_empty());
     variable("SHARD_EMBEDDINGS_KEY").or_else(|| {
-        if url.scheme() == "https" || local { variable("OPENAI_API_KEY") } else { None }
+        let is_openai = local || url.host_str() == Some("api.openai.com");
+        is_openai.then(|| variable("OPENAI_API_KEY")).flatten()
     })
 }
 

@@ -16,6 +16,8 @@ pub(crate) struct Tokens {
     limit: usize,
     /// Whether tokens such as `[CLS]` are put around a text.
     special: bool,
+    /// Tokens that the model has an embedding of, once that was checked.
+    rows: usize,
 }
 
 impl Tokens {
@@ -32,7 +34,13 @@ impl Tokens {
         let truncation =
             limit.map(|max_length| TruncationParams { max_length, ..Default::default() });
         tokenizer.with_truncation(truncation).map_err(|error| damaged(error.to_string()))?;
-        Ok(Self { tokenizer, whole: OnceLock::new(), limit: limit.unwrap_or(usize::MAX), special })
+        Ok(Self {
+            tokenizer,
+            whole: OnceLock::new(),
+            limit: limit.unwrap_or(usize::MAX),
+            special,
+            rows: usize::MAX,
+        })
     }
 
     /// The tokens of text number `index`.
@@ -42,7 +50,15 @@ impl Tokens {
             .encode_fast(text, self.special)
             .map_err(|error| EncodeError::Tokenize { index, reason: error.to_string() })?;
         let ids = encoding.get_ids();
-        Ok(ids[..ids.len().min(self.limit)].to_vec())
+        let ids = &ids[..ids.len().min(self.limit)];
+        // A post-processor may add tokens that are not in the vocabulary.
+        match ids.iter().find(|&&id| id as usize >= self.rows) {
+            Some(id) => {
+                let reason = format!("token {id}, and the model has {} embeddings", self.rows);
+                Err(EncodeError::Tokenize { index, reason })
+            }
+            None => Ok(ids.to_vec()),
+        }
     }
 
     /// Where the tokens of a text are in it, by bytes; those put around it have no place.
@@ -58,6 +74,15 @@ impl Tokens {
         Ok(encoding.get_offsets().to_vec())
     }
 
+    /// How many tokens a text may have at most behind another one, for all of them to be read.
+    pub(crate) fn room_behind(&self, before: &str) -> Result<usize, EncodeError> {
+        if self.limit == usize::MAX {
+            return Ok(usize::MAX);
+        }
+        let around = if self.special { self.of(0, "")?.len() } else { 0 };
+        Ok(self.limit.saturating_sub(around + self.places(before)?.len()))
+    }
+
     /// The token that stands for what the tokenizer does not know, if it has one.
     pub(crate) fn unknown(&self) -> Option<u32> {
         let model = serde_json::to_value(self.tokenizer.get_model()).ok()?;
@@ -68,7 +93,8 @@ impl Tokens {
     }
 
     /// Refuses a tokenizer with tokens for which the model has no embedding.
-    pub(crate) fn fits(&self, folder: &Path, rows: usize) -> Result<(), EncodeError> {
+    pub(crate) fn fits(&mut self, folder: &Path, rows: usize) -> Result<(), EncodeError> {
+        self.rows = rows;
         match self.tokenizer.get_vocab(true).into_values().max() {
             Some(largest) if largest as usize >= rows => {
                 Err(EncodeError::TokenizerMismatch { folder: folder.to_owned(), largest, rows })
