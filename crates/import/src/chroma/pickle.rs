@@ -5,6 +5,7 @@
 //! `id_to_label`, and the former `max_seq_id`.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use crate::bytes::{Malformed, Parsed};
 
@@ -20,7 +21,8 @@ pub(super) struct Names {
 enum Item {
     None,
     Number(i64),
-    Text(String),
+    /// Shared: what is recalled is not copied.
+    Text(Rc<str>),
     /// A dictionary, by its place among all of them: it may be filled after it was put somewhere.
     Dictionary(usize),
     /// What only ever makes an object: a class or empty arguments.
@@ -49,7 +51,7 @@ pub(super) fn names(bytes: &[u8]) -> Parsed<Names> {
         let entries = machine.dictionaries[root].iter();
         entries
             .rev()
-            .find(|(key, _)| matches!(key, Item::Text(text) if text == name))
+            .find(|(key, _)| matches!(key, Item::Text(text) if &**text == name))
             .map(|(_, v)| v)
     };
     let reached = match field("max_seq_id") {
@@ -61,7 +63,7 @@ pub(super) fn names(bytes: &[u8]) -> Parsed<Names> {
     };
     let label = |(id, label): &(Item, Item)| match (id, label) {
         (Item::Text(id), &Item::Number(label)) => {
-            u64::try_from(label).ok().map(|label| (id.clone(), label))
+            u64::try_from(label).ok().map(|label| (id.to_string(), label))
         }
         _ => None,
     };
@@ -183,7 +185,7 @@ impl Machine<'_> {
         let length = self.length(width)?;
         let text = str::from_utf8(self.take(length)?);
         let text = text.map_err(|_| Malformed::new("text that is not UTF-8"))?.to_owned();
-        self.stack.push(Item::Text(text));
+        self.stack.push(Item::Text(text.into()));
         Ok(())
     }
 

@@ -38,7 +38,7 @@ impl<R: BufRead> Rows<R> {
     /// The next row; `None` in it is NULL.
     pub(super) fn next_row(&mut self) -> Result<Option<Vec<Option<String>>>, BadRow> {
         self.began = self.lines + 1;
-        let mut row = Vec::new();
+        let (mut row, mut quotes) = (Vec::new(), 0);
         loop {
             let before = row.len();
             let bad = |what: &str| BadRow { line: self.began, what: what.to_owned() };
@@ -57,7 +57,11 @@ impl<R: BufRead> Rows<R> {
             }
             self.lines += 1;
             // Within quotes there is an odd number of them so far.
-            if row.iter().filter(|&&byte| byte == b'"').count() % 2 == 0 {
+            quotes += row[before..].iter().filter(|&&byte| byte == b'"').count();
+            if row.len() == MAX_ROW_BYTES && row.last() != Some(&b'\n') {
+                return Err(bad("a row of more than 64 MiB"));
+            }
+            if quotes % 2 == 0 {
                 break;
             }
         }

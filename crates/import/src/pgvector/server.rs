@@ -59,12 +59,14 @@ fn configuration(
     password: Option<&str>,
 ) -> Result<(Config, Option<PathBuf>), ImportError> {
     let (address, parameters) = connection.split_once('?').unwrap_or((connection, ""));
-    let (mut kept, mut authorities, mut mode) = (Vec::new(), None, SslMode::Prefer);
+    let (mut kept, mut authorities, mut mode) = (Vec::new(), None, None);
     for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
         match parameter.split_once('=') {
-            Some(("sslmode", "disable")) => mode = SslMode::Disable,
-            Some(("sslmode", "allow" | "prefer")) => mode = SslMode::Prefer,
-            Some(("sslmode", "require" | "verify-ca" | "verify-full")) => mode = SslMode::Require,
+            Some(("sslmode", "disable")) => mode = Some(SslMode::Disable),
+            Some(("sslmode", "allow" | "prefer")) => mode = Some(SslMode::Prefer),
+            Some(("sslmode", "require" | "verify-ca" | "verify-full")) => {
+                mode = Some(SslMode::Require);
+            }
             Some(("sslmode", _)) => return Err(ImportError::Option("an unknown sslmode".into())),
             Some(("sslrootcert", file)) => {
                 let mut pairs = url::form_urlencoded::parse(file.as_bytes());
@@ -82,11 +84,25 @@ fn configuration(
     if let (None, Some(password)) = (config.get_password(), password) {
         config.password(password);
     }
-    config.ssl_mode(mode).application_name("shard import");
+    // Whoever is on the way to another machine could take TLS away and ask for the password.
+    let default = if is_local(&config) { SslMode::Prefer } else { SslMode::Require };
+    config.ssl_mode(mode.unwrap_or(default)).application_name("shard import");
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(PATIENCE);
     }
     Ok((config, authorities))
+}
+
+/// Whether every server of a connection string is on this machine.
+fn is_local(config: &Config) -> bool {
+    config.get_hosts().iter().all(|host| match host {
+        tokio_postgres::config::Host::Tcp(name) => {
+            let address = name.parse::<std::net::IpAddr>();
+            name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        }
+        #[cfg(unix)]
+        tokio_postgres::config::Host::Unix(_) => true,
+    })
 }
 
 /// The server, without a password.
@@ -234,7 +250,10 @@ mod tests {
     fn modes_of_tls_are_respected_and_passwords_are_not_shown() {
         let parsed = |text: &str| configuration(text, Some("other"));
         let (config, authorities) = parsed("postgres://me:secret@host:5433/db").unwrap();
-        assert_eq!(config.get_ssl_mode(), SslMode::Prefer);
+        assert_eq!(config.get_ssl_mode(), SslMode::Require);
+        for local in ["postgres://me@localhost/db", "postgres://me@127.0.0.1/db"] {
+            assert_eq!(parsed(local).unwrap().0.get_ssl_mode(), SslMode::Prefer);
+        }
         assert_eq!(config.get_password(), Some(&b"secret"[..]));
         assert_eq!((shown(&config), authorities), ("host/db".to_owned(), None));
         let (config, authorities) =
