@@ -13,8 +13,8 @@ const LONGEST: usize = 65_535;
 /// The encoder that the texts of a vault's documents went through, and that queries have to go through.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EncoderNote {
-    /// What it is: two encoders of one identity give a text the same vector. The first texts that are
-    /// ingested fix it.
+    /// What it is: two models of one identity give a text the same vector; of an endpoint it is only what
+    /// the model is called there. The first texts that are ingested fix it.
     pub identity: String,
     /// Where it was found last. Another machine may have it elsewhere: the identity decides.
     pub location: String,

@@ -12,8 +12,8 @@ impl Filter {
     ///
     /// ```
     /// use shard_client::Filter;
-    /// let json = serde_json::json!({"year": {"$gte": 2020}, "$or": [{"lang": "en"}, {"lang": "de"}]});
-    /// assert_eq!(Filter::from_json(&json)?, "year >= 2020 and (lang = en or lang = de)".parse()?);
+    /// let json = serde_json::json!({"$or": [{"year": {"$gte": 2020}}, {"lang": "de"}]});
+    /// assert_eq!(Filter::from_json(&json)?, "year >= 2020 or lang = de".parse()?);
     /// # Ok::<(), shard_client::FilterError>(())
     /// ```
     ///

@@ -135,6 +135,10 @@ fn merge(
     let mut mine = Mine::gather(&transaction, common)?;
     let encoder = EncoderNote::read(transaction.before())?;
     transaction.rebase(root, |slot, entry| fetching.value(slot, entry))?;
+    let is_noted = match (&encoder, EncoderNote::read(transaction.before())?) {
+        (Some(ours), Some(theirs)) => ours.over(Some(&theirs)).map(|_| true)?,
+        (_, theirs) => theirs.is_some(),
+    };
     let ours = shard_protocol::Revision(here.from);
     let theirs = Changes::since(transaction.before(), common)?
         .ok_or(ClientError::TooFarApart { common, ours })?;
@@ -164,7 +168,8 @@ fn merge(
     }
     if let Change::Blind(change) = &mut change {
         change.set_records(records)?;
-        if let Some(note) = &encoder {
+        // What is published is as new as this copy's.
+        if let (Some(note), false) = (&encoder, is_noted) {
             change.set_encoder(note)?;
         }
     }

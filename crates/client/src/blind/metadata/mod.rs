@@ -32,6 +32,12 @@ const PADDING: usize = 1024;
 /// Bytes of a field, as JSON, that are kept to filter by.
 const LONGEST_FIELD: usize = 1024;
 
+/// Bytes of the fields of a document together, as JSON, that are kept to filter by.
+const MOST_FIELDS: usize = 16 << 10;
+
+/// Lists and objects inside each other in a field that is kept to filter by: decoders have a limit too.
+const DEEPEST_FIELD: usize = 16;
+
 /// The fields of a document: those that are kept to filter by, and the names of those that are too long.
 #[derive(Clone, PartialEq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Fields {
@@ -43,17 +49,32 @@ impl Fields {
     /// Those of a record; `None` if it has none or is no JSON object.
     pub(super) fn of_record(record: &[u8]) -> Option<Self> {
         let Ok(Value::Object(record)) = serde_json::from_slice(record) else { return None };
-        let mut fields = Self::default();
+        let (mut fields, mut room) = (Self::default(), MOST_FIELDS);
         for (name, value) in record {
             if NOT_FIELDS.contains(&name.as_str()) {
                 continue;
             }
-            if value.to_string().len() > LONGEST_FIELD {
+            let bytes = value.to_string().len();
+            if bytes > LONGEST_FIELD || bytes + name.len() > room || is_deep(&value, DEEPEST_FIELD)
+            {
                 fields.long.push(name);
             } else {
+                room -= bytes + name.len();
                 fields.kept.insert(name, value);
             }
         }
         (!fields.kept.is_empty() || !fields.long.is_empty()).then_some(fields)
+    }
+}
+
+/// Whether lists and objects lie more than so many deep inside each other.
+fn is_deep(value: &Value, most: usize) -> bool {
+    let inside = |mut parts: Box<dyn Iterator<Item = &Value> + '_>| {
+        most == 0 || parts.any(|part| is_deep(part, most - 1))
+    };
+    match value {
+        Value::Array(parts) => inside(Box::new(parts.iter())),
+        Value::Object(parts) => inside(Box::new(parts.values())),
+        _ => false,
     }
 }

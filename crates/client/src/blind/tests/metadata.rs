@@ -114,11 +114,17 @@ fn an_ingest_with_records_is_one_commit() {
 fn readers_filter_and_know_the_encoder() {
     let mut world = World::with(20);
     set(&mut world, &[(3, json!({"a": 1})), (4, json!({"a": 2}))]);
+    let note = EncoderNote { identity: "one".into(), location: "/here".into() };
+    let (ids, vectors) = ([name(3)], VectorSet::new(WIDTH, vector(3, 1.0, false)).unwrap());
+    let documents = Documents { ids: &ids, vectors: &vectors, sample_queries: None };
+    let intake = Intake { encoder: Some(note.clone()), ..Intake::of(documents) };
+    take_in(&mut world.vault, intake, UNWATCHED, &mut world.rng).unwrap();
     let directory = world.directory.path().join("query");
     let vault =
         export_query_vault(&world.vault, &directory, &unlock(), cost(), &mut world.rng).unwrap();
     let reader = BlindCollection::open(&vault).unwrap();
     assert_eq!(matching(&reader, &"a > 1".parse().unwrap()), ["doc-004"]);
+    assert_eq!(encoder_note(&vault).unwrap(), Some(note));
     verify_vault(&vault, UNWATCHED).unwrap();
 }
 
@@ -129,8 +135,17 @@ fn records_that_are_no_objects_have_no_fields_and_long_ones_say_so() {
         Record { id: name(1), bytes: b"\xff\x00 bytes".to_vec() },
         Record { id: name(2), bytes: b"[1, 2]".to_vec() },
         record(3, &json!({"long": {"x": "y".repeat(2000)}, "short": 1})),
+        // As deep as a decoder of JSON goes, and more fields than are kept.
+        Record {
+            id: name(4),
+            bytes: format!("{{\"deep\": {}1{}}}", "[".repeat(120), "]".repeat(120)).into_bytes(),
+        },
+        record(5, &(0..40).map(|n| (format!("many{n}"), json!("z".repeat(900)))).collect()),
     ];
     set_records(&mut world.vault, records, &mut world.rng).unwrap();
+    assert_eq!(named(&world, "deep exists"), ["doc-004"]);
+    assert!(world.collection().matching(&"deep = 1".parse().unwrap()).is_err());
+    assert_eq!(named(&world, "many39 exists"), ["doc-005"]);
     world.check();
     assert_eq!(named(&world, "short = 1 and long exists"), ["doc-003"]);
     for filter in ["long = 1", "long.x = y", "not (short = 2 and long in (1))"] {
