@@ -35,6 +35,15 @@ pub enum Error {
         /// Its identity.
         identity: String,
     },
+    /// The encoder of a vault is an endpoint, which only whoever searches may choose to send texts to.
+    #[error(
+        "the texts of this vault were encoded at {location}: name it yourself, if your texts and your key \
+         may go there"
+    )]
+    NotedEndpoint {
+        /// Where, by the vault.
+        location: String,
+    },
     /// An encoder for documents of another width.
     #[error(
         "the encoder makes vectors of {encoder} coordinates, and the documents of this vault have \
@@ -56,6 +65,14 @@ pub enum Error {
         id: String,
         /// Bytes of its record.
         bytes: usize,
+    },
+    /// An id too long for a document in chunks.
+    #[error("an id of {bytes} bytes: documents in chunks have ids of at most {most}")]
+    LongId {
+        /// Bytes of the id.
+        bytes: usize,
+        /// Bytes that are possible.
+        most: usize,
     },
     /// A field that chunks have of their own.
     #[error(

@@ -60,6 +60,7 @@ mod error;
 #[cfg(feature = "audit")]
 pub mod evaluation;
 pub mod input;
+mod listening;
 mod local;
 pub mod planning;
 mod retriever;
@@ -71,8 +72,9 @@ mod vault;
 
 pub use error::Error;
 pub use input::{Documents, InputError, TextDocument};
+pub use listening::{Exchange, Link, Listener};
 pub use local::LocalSearcher;
-pub use retriever::{Retriever, Server, is_outdated};
+pub use retriever::{Retriever, is_outdated};
 pub use searcher::{Opened, Searcher};
 pub use texts::Passage;
 #[cfg(feature = "encode")]

@@ -1,5 +1,7 @@
 //! Search at home: no server is asked, and none learns anything.
 
+use std::collections::HashSet;
+
 use shard_client::{ClientError, Filter, Hit, Protection};
 use shard_geometry::{exact_scores, top_k};
 
@@ -60,8 +62,10 @@ impl LocalSearcher {
             }
             .into());
         };
-        // Documents are in the order of their places.
+        // By id: the documents may have been read a commit before the collection.
         let matching = collection.matching(filter)?;
-        Ok(collection.ids().map(|(place, _)| matching[place as usize]).collect())
+        let fits = collection.ids().filter(|(place, _)| matching[*place as usize]);
+        let fits: HashSet<&str> = fits.map(|(_, id)| id).collect();
+        Ok(self.documents.ids().iter().map(|id| fits.contains(id.as_str())).collect())
     }
 }

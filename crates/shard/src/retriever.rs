@@ -6,64 +6,24 @@
 //! has published. A [`Retriever`] opens the collection when it is first searched, closes it when the
 //! vault changes, and, where a server says that it holds a later state, pulls and asks again.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use shard_client::{Answer, ClientError, FetchWay, Fetched, Filling, SearchOptions, Watch};
+use shard_client::{Answer, ClientError, FetchWay, Fetched, Filling, Hit, SearchOptions, Watch};
 use shard_geometry::VectorSet;
-use shard_protocol::{CollectionName, Transport};
-use shard_rlwe::Objective;
-use shard_server::Embedded;
 
-use crate::{Error, Opened, Searcher, Vault};
+use crate::listening::{Link, Listener, Place};
+use crate::{Error, Opened, Passage, Searcher, Vault};
 
 #[cfg(feature = "remote")]
 use shard_client::{UNWATCHED, remote::Remote};
-
-/// The server of a [`Retriever`].
-pub enum Server {
-    /// In this process.
-    Embedded(Embedded),
-    /// On a network.
-    #[cfg(feature = "remote")]
-    Remote(Arc<Remote>),
-}
-
-impl Transport for Server {
-    type Error = ClientError;
-
-    fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, ClientError> {
-        match self {
-            Self::Embedded(server) => {
-                let Ok(answer) = server.exchange(message);
-                Ok(answer)
-            }
-            #[cfg(feature = "remote")]
-            Self::Remote(server) => Ok(server.exchange(message)?),
-        }
-    }
-
-    fn collection(&self) -> CollectionName {
-        match self {
-            Self::Embedded(server) => server.collection(),
-            #[cfg(feature = "remote")]
-            Self::Remote(server) => server.collection(),
-        }
-    }
-
-    fn objective(&self) -> Objective {
-        match self {
-            Self::Embedded(server) => server.objective(),
-            #[cfg(feature = "remote")]
-            Self::Remote(server) => server.objective(),
-        }
-    }
-}
 
 /// A vault that stays open for search. Many threads may use it at once.
 pub struct Retriever {
     vault: Mutex<Vault>,
     #[cfg(feature = "remote")]
     server: Option<Arc<Remote>>,
+    listener: Option<Arc<Listener>>,
     /// The collection as of the vault's latest commit, once it was asked for.
     held: RwLock<Held>,
 }
@@ -72,7 +32,7 @@ pub struct Retriever {
 #[derive(Clone, Default)]
 struct Held {
     collection: Option<Opened>,
-    searcher: Option<Arc<Searcher<Server>>>,
+    searcher: Option<Arc<Searcher<Link>>>,
 }
 
 impl Retriever {
@@ -82,6 +42,7 @@ impl Retriever {
             vault: Mutex::new(vault),
             #[cfg(feature = "remote")]
             server: None,
+            listener: None,
             held: RwLock::default(),
         }
     }
@@ -90,6 +51,12 @@ impl Retriever {
     #[cfg(feature = "remote")]
     pub fn remote(vault: Vault, server: Remote) -> Self {
         Self { server: Some(Arc::new(server)), ..Self::embedded(vault) }
+    }
+
+    /// The same, telling of every message that crosses to the server.
+    #[must_use]
+    pub fn listening(self, listener: Arc<Listener>) -> Self {
+        Self { listener: Some(listener), ..self }
     }
 
     /// The server on a network, if there is one.
@@ -104,7 +71,8 @@ impl Retriever {
     }
 
     /// Changes the vault. The next search sees what came of it, also where the change failed: a pull,
-    /// say, may have come half of the way.
+    /// say, may have come half of the way. What another process changes in the same directory is seen after the
+    /// next change or pull of this one.
     ///
     /// # Errors
     /// Those of the change.
@@ -113,13 +81,8 @@ impl Retriever {
         change: impl FnOnce(&mut Vault) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let mut vault = self.vault();
-        let outcome = change(&mut vault);
-        self.close();
-        outcome
-    }
-
-    fn close(&self) {
-        *self.held.write().unwrap_or_else(PoisonError::into_inner) = Held::default();
+        let _close = Close(self);
+        change(&mut vault)
     }
 
     fn held(&self) -> Held {
@@ -145,7 +108,7 @@ impl Retriever {
     ///
     /// # Errors
     /// When the vault is damaged, or is a query vault and there is no server; and when `watch` ended it.
-    pub fn opened(&self, watch: &Watch<'_>) -> Result<Option<Arc<Searcher<Server>>>, Error> {
+    pub fn opened(&self, watch: &Watch<'_>) -> Result<Option<Arc<Searcher<Link>>>, Error> {
         if let Some(searcher) = self.held().searcher {
             return Ok(Some(searcher));
         }
@@ -157,10 +120,14 @@ impl Retriever {
         if vault.collection()?.is_none() {
             return Ok(None);
         }
-        let embedded = || vault.in_process(Filling::RowsAndRecords, watch, Server::Embedded);
+        let through = |place| Link::new(place, self.listener.clone());
+        let embedded = || {
+            let server = |embedded| through(Place::Embedded(Box::new(embedded)));
+            vault.in_process(Filling::RowsAndRecords, watch, server)
+        };
         #[cfg(feature = "remote")]
         let searcher = match &self.server {
-            Some(server) => vault.searcher(Server::Remote(server.clone()))?,
+            Some(server) => vault.searcher(through(Place::Remote(server.clone())))?,
             None => embedded()?,
         };
         #[cfg(not(feature = "remote"))]
@@ -218,12 +185,7 @@ impl Retriever {
     ///
     /// # Errors
     /// As for [`Searcher::fetch`] and [`Retriever::opened`]; [`ClientError::Empty`] for an empty vault.
-    pub fn fetch(
-        &self,
-        ids: &[&str],
-        way: FetchWay,
-        watch: &Watch<'_>,
-    ) -> Result<Fetched, Error> {
+    pub fn fetch(&self, ids: &[&str], way: FetchWay, watch: &Watch<'_>) -> Result<Fetched, Error> {
         let fetched = self.ask(watch, |searcher| {
             if way == FetchWay::Private {
                 searcher.prepare_fetch(watch)?;
@@ -233,18 +195,55 @@ impl Retriever {
         Ok(fetched.ok_or(ClientError::Empty)?)
     }
 
+    /// The passages of hits, in their order. Nothing but ids and scores of a rotated collection, which keeps no
+    /// records, and of documents that are gone since they were found.
+    ///
+    /// # Errors
+    /// As for [`Retriever::fetch`].
+    pub fn passages(
+        &self,
+        hits: &[Hit],
+        way: FetchWay,
+        watch: &Watch<'_>,
+    ) -> Result<Vec<Passage>, Error> {
+        let found = self.ask(watch, |searcher| {
+            if !searcher.has_records() {
+                return Ok(hits.iter().map(|hit| Passage::new(hit, None)).collect());
+            }
+            if way == FetchWay::Private {
+                searcher.prepare_fetch(watch)?;
+            }
+            let asked: HashSet<&str> = hits.iter().map(|hit| hit.id.as_str()).collect();
+            let held = searcher.collection().ids().filter_map(|id| asked.get(id).copied());
+            let held: HashSet<&str> = held.collect();
+            let there: Vec<Hit> =
+                hits.iter().filter(|hit| held.contains(hit.id.as_str())).cloned().collect();
+            let mut there = searcher.passages(&there, way)?.into_iter();
+            let passage = |hit: &Hit| {
+                let found = held.contains(hit.id.as_str()).then(|| there.next()).flatten();
+                found.unwrap_or_else(|| Passage::new(hit, None))
+            };
+            Ok(hits.iter().map(passage).collect())
+        })?;
+        Ok(found.unwrap_or_default())
+    }
+
     /// Asks the collection as it is now, and where the server holds a later state, once more after a pull.
     fn ask<R>(
         &self,
         watch: &Watch<'_>,
-        ask: impl Fn(&Searcher<Server>) -> Result<R, Error>,
+        ask: impl Fn(&Searcher<Link>) -> Result<R, Error>,
     ) -> Result<Option<R>, Error> {
         let Some(searcher) = self.opened(watch)? else { return Ok(None) };
         let outcome = ask(&searcher);
         #[cfg(feature = "remote")]
         if let (Err(error), Some(server)) = (&outcome, &self.server) {
             if is_outdated(error) && searcher.collection().blind().is_some() {
-                self.change(|vault| vault.pull(server, UNWATCHED))?;
+                // Another thread may have pulled meanwhile.
+                let held = self.held().searcher;
+                if held.is_some_and(|held| Arc::ptr_eq(&held, &searcher)) {
+                    self.change(|vault| vault.pull(server, UNWATCHED))?;
+                }
                 let Some(searcher) = self.opened(watch)? else { return Ok(None) };
                 return ask(&searcher).map(Some).map_err(|error| self.diagnosed(&searcher, error));
             }
@@ -255,7 +254,7 @@ impl Retriever {
 
     /// Says of a refusal how what the server holds stands to the vault.
     #[cfg(feature = "remote")]
-    fn diagnosed(&self, searcher: &Searcher<Server>, error: Error) -> Error {
+    fn diagnosed(&self, searcher: &Searcher<Link>, error: Error) -> Error {
         match (error, &self.server) {
             (Error::Client(error), Some(server)) => {
                 let position = searcher.collection().position();
@@ -266,9 +265,21 @@ impl Retriever {
     }
 }
 
+/// Closes what was opened when a change ends, however it ends.
+struct Close<'r>(&'r Retriever);
+
+impl Drop for Close<'_> {
+    fn drop(&mut self) {
+        *self.0.held.write().unwrap_or_else(PoisonError::into_inner) = Held::default();
+    }
+}
+
 /// Whether a search was refused because the server holds a later state, or was not made because only a
 /// later one has checks that can be used.
 pub fn is_outdated(error: &Error) -> bool {
     use ClientError::{ChecksRetired, Outdated, Revoked};
     matches!(error, Error::Client(Outdated { .. } | Revoked { .. } | ChecksRetired))
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,12 +4,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use shard_client::{
-    Answer, BlindCollection, BlindSearcher, ClientError, Collection, FetchWay, Fetched, Hints, Hit,
-    Position, Protection, SearchOptions, Watch,
+    Answer, BlindCollection, BlindSearcher, ClientError, Collection, FetchWay, Fetched, Filter,
+    Hints, Hit, Position, Protection, SearchOptions, Watch,
 };
 use shard_geometry::VectorSet;
 use shard_protocol::{Blob, BlobName, Epoch, FetchBlob, Leak, Limits, Transport, declassify};
-use shard_server::Embedded;
 
 use crate::{Error, Passage};
 
@@ -45,6 +44,17 @@ impl Opened {
             Self::Rotated(collection) => Box::new(collection.index().ids()),
             Self::Blind(collection) => Box::new(collection.ids().map(|(_, id)| id)),
         }
+    }
+
+    /// The ids of those documents that a filter holds of.
+    ///
+    /// # Errors
+    /// When the filter cannot be used, or the collection is rotated.
+    pub fn matching_ids(&self, filter: &Filter) -> Result<Vec<&str>, Error> {
+        let Self::Blind(collection) = self else { return Err(no_records().into()) };
+        let matching = collection.matching(filter)?;
+        let ids = collection.ids().filter(|(place, _)| matching[*place as usize]);
+        Ok(ids.map(|(_, id)| id).collect())
     }
 
     /// The epoch of keys and names.
@@ -190,6 +200,25 @@ impl<T: Transport<Error: Into<ClientError>>> Searcher<T> {
         Ok(hits.iter().zip(records).map(|(hit, record)| Passage::new(hit, record)).collect())
     }
 
+    /// Whether documents of the collection have records to fetch.
+    pub fn has_records(&self) -> bool {
+        self.collection.blind().is_some_and(|collection| collection.records().is_some())
+    }
+
+    /// A block of a blind collection as the server holds it; `None` where there is no such block, or the
+    /// server shows it to its owner only.
+    ///
+    /// # Errors
+    /// When the server cannot be reached.
+    pub fn stored_block(&self, number: usize) -> Result<Option<Vec<u8>>, Error> {
+        let block = self.collection.blind().and_then(|held| held.blocks().get(number));
+        let Some(block) = block else { return Ok(None) };
+        let name = BlobName::block(block.file_name());
+        let message = FetchBlob::new(declassify(name, Leak::SealedBlobs)).encode();
+        let answer = self.server().exchange(message).map_err(Into::into)?;
+        Ok(Blob::decode(&answer, &Limits::default()).ok().map(|blob| blob.sealed))
+    }
+
     /// Searches for every query, up to `parallel` requests at a time, each of one query or, of a blind
     /// collection, of up to eight. Answers are handed to `each` on the calling thread, in the order of
     /// the queries; a break ends the search once the queries under
@@ -221,17 +250,6 @@ fn no_records() -> ClientError {
     ClientError::OtherProtection {
         protection: Protection::Rotated,
         reason: "records are kept of blind collections only",
-    }
-}
-
-impl Searcher<Embedded> {
-    /// A block of a blind collection as the server holds it.
-    pub fn stored_block(&self, number: usize) -> Option<Vec<u8>> {
-        let Opened::Blind(collection) = &self.collection else { return None };
-        let name = BlobName::block(collection.blocks().get(number)?.file_name());
-        let message = FetchBlob::new(declassify(name, Leak::SealedBlobs)).encode();
-        let Ok(answer) = self.server().exchange(message);
-        Some(Blob::decode(&answer, &Limits::default()).ok()?.sealed)
     }
 }
 

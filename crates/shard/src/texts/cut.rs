@@ -10,6 +10,12 @@ use crate::input::TextDocument;
 /// The fields by which a chunk is known.
 const CHUNK_FIELDS: [&str; 4] = ["document", "chunk", "start", "end"];
 
+/// Bytes of the id of a document in chunks at most: chunks are found by it among the fields.
+const LONGEST_ID: usize = 512;
+
+/// Tokens of a chunk at least, however long the title is.
+const SMALLEST_CHUNK: usize = 32;
+
 /// How documents are cut into chunks, in tokens of the encoder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChunkOptions {
@@ -58,7 +64,14 @@ fn cut_one(
     if let Some(field) = CHUNK_FIELDS.iter().find(|name| document.fields.contains_key(**name)) {
         return Err(Error::ChunkField { id: document.id.clone(), field: (*field).to_owned() });
     }
-    let mut pieces = encoder.pieces(&document.text, chunks.size, chunks.overlap)?;
+    if document.id.len() > LONGEST_ID {
+        return Err(Error::LongId { bytes: document.id.len(), most: LONGEST_ID });
+    }
+    // A chunk is encoded with the title before it; what the model does not read would not be found.
+    let room = encoder.room_behind(document.title.as_deref().unwrap_or_default())?;
+    let size = chunks.size.min(room.max(SMALLEST_CHUNK));
+    let overlap = chunks.overlap.min(if size < chunks.size { size / 4 } else { chunks.overlap });
+    let mut pieces = encoder.pieces(&document.text, size, overlap)?;
     if pieces.is_empty() {
         pieces.push(0..document.text.len());
     }

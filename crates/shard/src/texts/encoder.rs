@@ -10,7 +10,7 @@ use crate::{Error, Vault};
 
 impl Vault {
     /// Opens the encoder that the vault's texts went through: where `elsewhere` says, or else where it was
-    /// found last. What is there must be that very encoder. A vault without texts takes any.
+    /// found last, if that is a folder. What is there must be that very encoder. A vault without texts takes any.
     ///
     /// # Errors
     /// When the vault knows of none and `elsewhere` says nothing, there is none or another one, or it
@@ -19,7 +19,13 @@ impl Vault {
         let note = self.encoder()?;
         let location = match (elsewhere, &note) {
             (Some(location), _) => location.clone(),
-            (None, Some(note)) if !note.location.is_empty() => note.location.parse()?,
+            (None, Some(note)) if !note.location.is_empty() => match note.location.parse()? {
+                // Whoever could write the note could have every query, and the key, sent anywhere.
+                Location::Endpoint { .. } => {
+                    return Err(Error::NotedEndpoint { location: note.location.clone() });
+                }
+                folder => folder,
+            },
             (None, Some(note)) => {
                 return Err(Error::EncoderUnknown { identity: note.identity.clone() });
             }

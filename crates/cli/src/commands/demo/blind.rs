@@ -90,7 +90,7 @@ pub fn run(set: &SciFact, directory: &Path, output: &Output<'_>) -> Result<Value
 /// What the server holds of a text.
 fn held(searcher: &Searcher<Embedded>, set: &SciFact, took: Duration) -> Result<String> {
     let collection = searcher.collection().blind().context("the vault is blind")?;
-    let block = searcher.stored_block(0).context("the server holds the first block")?;
+    let block = searcher.stored_block(0)?.context("the server holds the first block")?;
     let shown: Vec<String> =
         block[..SHOWN_BYTES].iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(format!(
