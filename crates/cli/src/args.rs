@@ -10,6 +10,8 @@ use shard::{CellCount, Choice, Filter, LayoutChoice, Objective};
 
 use crate::commands::audit::Audit;
 use crate::commands::compact::Compact;
+#[cfg(feature = "encode")]
+use crate::commands::console::Console;
 use crate::commands::delete::Delete;
 use crate::commands::dump::Dump;
 use crate::commands::export::Export;
@@ -25,6 +27,8 @@ use crate::commands::rekey::Rekey;
 use crate::commands::serve::Serve;
 use crate::commands::token::TokenCommand;
 use crate::commands::verify::Verify;
+#[cfg(feature = "encode")]
+use crate::desk::DeskArguments;
 use crate::remote::{ConnectionArguments, ServerArguments, VectorArguments};
 use crate::texts::EncoderArguments;
 
@@ -71,6 +75,12 @@ pub enum Command {
     Search(Search),
     /// Bring back the records of documents, without telling the server which
     Fetch(Fetch),
+    /// Let an assistant search a vault: a Model Context Protocol server on standard input and output
+    #[cfg(feature = "encode")]
+    Mcp(DeskArguments),
+    /// Search a vault in the browser, and see what its server saw: a page on this machine
+    #[cfg(feature = "encode")]
+    Console(Console),
     /// Judge retrieval quality against raw exact search
     Eval(Eval),
     /// Attack a vault's published rows, or somebody else's release, and report what leaks

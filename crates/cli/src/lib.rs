@@ -6,6 +6,8 @@
 mod args;
 mod ask;
 mod commands;
+#[cfg(feature = "encode")]
+mod desk;
 mod hints;
 mod interrupt;
 pub mod output;
@@ -79,6 +81,10 @@ pub fn run(command: Command, json: Option<&Path>) -> anyhow::Result<()> {
         Command::Pull(pull) => commands::pull::run(&pull, json),
         Command::Search(search) => commands::search::run(&search, json),
         Command::Fetch(fetch) => commands::fetch::run(&fetch, json),
+        #[cfg(feature = "encode")]
+        Command::Mcp(desk) => commands::mcp::run(&desk),
+        #[cfg(feature = "encode")]
+        Command::Console(console) => commands::console::run(&console, json),
         Command::Eval(eval) => commands::eval::run(&eval, json),
         Command::Audit(audit) => commands::audit::run(&audit, json),
         Command::Serve(serve) => commands::serve::run(&serve, json),

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
-use shard::{Documents, FitOptions, Ingested, Protection, Record, Vault, VectorSet};
+use shard::{Documents, FitOptions, Ingested, Others, Protection, Record, Vault, VectorSet};
 use shard_import::{Imported, Reason, Refused, chroma, faiss, pgvector, qdrant};
 use zeroize::Zeroizing;
 
@@ -199,15 +199,10 @@ fn take(
     let bar = progress_of_time("importing");
     let watch = follow(&bar);
     let options = FitOptions { watch: &watch, ..FitOptions::default() };
-    let done = vault.ingest(documents, options);
+    let done = vault.ingest_with(documents, records, Others::Keep, options);
     bar.finish_and_clear();
     let done = done?;
-    if records.is_empty() {
-        return Ok((done, 0));
-    }
-    let set = vault.set_records(records).context(
-        "the vectors are in the vault and the records are not; the same import again sets them",
-    )?;
+    let set = done.records;
     Ok((done, set))
 }
 

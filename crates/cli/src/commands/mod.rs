@@ -3,6 +3,8 @@
 pub mod audit;
 pub mod backup;
 pub mod compact;
+#[cfg(feature = "encode")]
+pub mod console;
 pub mod delete;
 pub mod demo;
 mod drift;
@@ -14,6 +16,8 @@ pub mod fetch;
 pub mod import;
 pub mod ingest;
 pub mod init;
+#[cfg(feature = "encode")]
+pub mod mcp;
 mod passages;
 pub mod passphrase;
 pub mod plan;

@@ -236,7 +236,9 @@ impl Batch<'_> {
         let digits = (-answer.precision.log10()).ceil().clamp(0.0, 15.0) as usize;
         let mut result = report(&ids[row], answer);
         let mut fetched_for = None;
-        let shown = match self.passages {
+        // A rotated collection keeps no records.
+        let wanted = self.passages.filter(|_| searcher.collection().blind().is_some());
+        let shown = match wanted {
             Some(ShowPassages { way, full }) => {
                 let wanted: Vec<&str> = answer.hits.iter().map(|hit| hit.id.as_str()).collect();
                 let fetched = searcher.fetch(&wanted, way)?;
@@ -311,12 +313,9 @@ fn search_baseline(
     output.result(&results)
 }
 
-/// Whether a search was refused because the server holds a later state, or was not made because only a
-/// later one has checks that can be used.
+/// Whether a search was refused because the vault is behind.
 pub(super) fn is_outdated(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref::<Error>();
-    use ClientError::{ChecksRetired, Outdated, Revoked};
-    matches!(error, Some(Error::Client(Outdated { .. } | Revoked { .. } | ChecksRetired)))
+    error.downcast_ref::<Error>().is_some_and(shard::is_outdated)
 }
 
 /// The same searches over the vault's own vectors.
@@ -385,25 +384,6 @@ fn explanation(answer: &Answer) -> String {
     let cost = &answer.cost;
     let ms = |duration: std::time::Duration| format!("{:.2} ms", duration.as_secs_f64() * 1e3);
     let t = &cost.timings;
-    let mut saw = vec![
-        (Leak::ActiveCells, format!("{} cells", cost.active_cells)),
-        (Leak::CandidateHandles, format!("{} rows", cost.candidates)),
-        (
-            Leak::RequestShape,
-            format!("{} up, {} down", bytes(cost.bytes_up as f64), bytes(cost.bytes_down as f64)),
-        ),
-    ];
-    if cost.plan.as_ref().is_none_or(|plan| plan.span.is_some()) {
-        let keys = match cost.bytes_once {
-            0 => "keys sent before".to_owned(),
-            sent => format!("{} of keys sent first", bytes(sent as f64)),
-        };
-        saw.push((Leak::SessionLinkage, keys));
-    }
-    #[cfg(feature = "slots")]
-    if cost.plan.is_none() {
-        saw.push((Leak::PrefixScores, format!("{} scores", cost.candidates)));
-    }
     let mut lines = vec![
         format!(
             "  time    {} = route {} + rotate {} + encrypt {} + server {} + open {}",
@@ -427,10 +407,40 @@ fn explanation(answer: &Answer) -> String {
         ),
     ];
     lines.push(format!("  plan    {}", plan_in_words(cost)));
-    for (leak, figure) in saw {
-        lines.push(format!("  server  {:18} {figure}: {}", leak.name(), leak.meaning()));
-    }
+    lines.extend(server_lines(answer));
     lines.join("\n")
+}
+
+fn server_lines(answer: &Answer) -> impl Iterator<Item = String> {
+    saw(answer).into_iter().map(|(leak, words)| format!("  server  {:18} {words}", leak.name()))
+}
+
+/// For each leak, what a search added to it.
+pub(super) fn saw(answer: &Answer) -> Vec<(Leak, String)> {
+    let cost = &answer.cost;
+    let (up, down) = (bytes(cost.bytes_up as f64), bytes(cost.bytes_down as f64));
+    let shape = format!("{up} up, {down} down");
+    if cost.blocks > 0 {
+        return vec![(Leak::RequestShape, format!("{shape}: the same for every query"))];
+    }
+    let mut saw = vec![
+        (Leak::ActiveCells, format!("{} cells", cost.active_cells)),
+        (Leak::CandidateHandles, format!("{} rows", cost.candidates)),
+        (Leak::RequestShape, shape),
+    ];
+    if cost.plan.as_ref().is_none_or(|plan| plan.span.is_some()) {
+        let keys = match cost.bytes_once {
+            0 => "keys sent before".to_owned(),
+            sent => format!("{} of keys sent first", bytes(sent as f64)),
+        };
+        saw.push((Leak::SessionLinkage, keys));
+    }
+    #[cfg(feature = "slots")]
+    if cost.plan.is_none() {
+        saw.push((Leak::PrefixScores, format!("{} scores", cost.candidates)));
+    }
+    let told = |(leak, figure): (Leak, String)| (leak, format!("{figure}: {}", leak.meaning()));
+    saw.into_iter().map(told).collect()
 }
 
 /// The same for a blind collection, of which every search sees the same.
@@ -460,8 +470,7 @@ fn blind_explanation(answer: &Answer) -> String {
     if cost.bytes_once > 0 {
         lines.push(format!("  once    {} of hints and checks", bytes(cost.bytes_once as f64)));
     }
-    let leak = Leak::RequestShape;
-    lines.push(format!("  server  {:18} {shape}: the same for every query", leak.name()));
+    lines.extend(server_lines(answer));
     lines.join("\n")
 }
 

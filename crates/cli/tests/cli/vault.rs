@@ -121,7 +121,7 @@ fn settings_that_no_corpus_could_satisfy_are_refused() {
     let init = |flags: &[&'static str]| [&rotated, flags].concat();
     desk.refused(&init(&["--cells", "4097"]), &["4097 cells", "4096"]);
     desk.refused(&init(&["--d-pub", "5000"]), &["width 5000", "at most 4096 dimensions"]);
-    desk.refused(&init(&["--candidates", "70000"]), &["70000 candidates", "49152"]);
+    desk.refused(&init(&["--candidates", "70000"]), &["70000 candidates", "65536"]);
     desk.refused(&["init", VAULT, "--key-file", KEY, "--tile", "24"], &["tiles of width 24"]);
     for flags in [["--cells", "0"], ["--d-pub", "0"], ["--candidates", "0"], ["--cells", "few"]] {
         let output = desk.shard(&init(&flags)).output().unwrap();
