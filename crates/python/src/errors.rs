@@ -1,0 +1,81 @@
+//! Errors of the library as exceptions of the package, in the library's words.
+
+use pyo3::PyErr;
+use pyo3::exceptions::PyKeyboardInterrupt;
+use shard::{ClientError, Error};
+
+/// The classes that `shard._errors` defines.
+mod classes {
+    pyo3::import_exception!(shard._errors, EncoderError);
+    pyo3::import_exception!(shard._errors, FalseAnswerError);
+    pyo3::import_exception!(shard._errors, InputError);
+    pyo3::import_exception!(shard._errors, ServerError);
+    pyo3::import_exception!(shard._errors, ShardError);
+    pyo3::import_exception!(shard._errors, VaultError);
+}
+
+/// The exception for an error.
+pub fn raised(error: Error) -> PyErr {
+    let words = words(&error);
+    match &error {
+        Error::Client(client) => of_client(client, words),
+        Error::Input(_) | Error::NoneJudged { .. } | Error::Judgement(_) => input(words),
+        Error::Encode(_) => classes::EncoderError::new_err(words),
+        _ => classes::ShardError::new_err(words),
+    }
+}
+
+fn of_client(error: &ClientError, words: String) -> PyErr {
+    use ClientError::*;
+    match error {
+        Cancelled => PyKeyboardInterrupt::new_err(()),
+        Vault(_) | Payload { .. } => classes::VaultError::new_err(words),
+        FalseAnswer { .. } | Forged | ChecksRetired => classes::FalseAnswerError::new_err(words),
+        Remote(_)
+        | NoAnswer { .. }
+        | Outdated { .. }
+        | Behind { .. }
+        | Forked { .. }
+        | Unpublished { .. }
+        | Revoked { .. }
+        | AnotherVault => classes::ServerError::new_err(words),
+        Shape(_)
+        | Vectors(_)
+        | IdCount { .. }
+        | DuplicateId(_)
+        | IdLength(_)
+        | UnknownIds(_)
+        | NoSuchDocuments(_)
+        | RecordLength { .. }
+        | Setting(_)
+        | TooLong { .. }
+        | Empty
+        | NothingLeft(_) => input(words),
+        _ => classes::ShardError::new_err(words),
+    }
+}
+
+/// Something that was given cannot be used.
+pub fn input(words: impl Into<String>) -> PyErr {
+    classes::InputError::new_err(words.into())
+}
+
+/// An encoder does not give vectors.
+pub fn encoder(error: &(dyn std::error::Error + 'static)) -> PyErr {
+    classes::EncoderError::new_err(words(error))
+}
+
+/// An error and its causes in one line, as the command prints them.
+fn words(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        // A transparent error says what its cause says.
+        if !words.ends_with(&more) {
+            words = format!("{words}: {more}");
+        }
+        cause = error.source();
+    }
+    words
+}

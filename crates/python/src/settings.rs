@@ -1,0 +1,42 @@
+//! Settings as Python names them.
+
+use pyo3::PyResult;
+use serde_json::{Map, Value, json};
+use shard::Settings;
+
+use crate::errors::input;
+
+/// Settings of a protection, with those that were given in place of the defaults: a number, or a word
+/// such as `auto`.
+pub fn chosen(protection: &str, given: &str) -> PyResult<Settings> {
+    let defaults = match protection {
+        "blind" => Settings::blind(),
+        "rotated" => Settings::rotated(),
+        other => return Err(input(format!("protection is blind or rotated, not {other:?}"))),
+    };
+    let given: Map<String, Value> =
+        serde_json::from_str(given).map_err(|error| input(format!("settings: {error}")))?;
+    let unusable = |error: serde_json::Error| input(format!("settings: {error}"));
+    let Value::Object(mut all) = serde_json::to_value(defaults).map_err(unusable)? else {
+        return Err(input("settings are named values"));
+    };
+    for (name, value) in given {
+        if name == "protection" || !all.contains_key(&name) {
+            let known: Vec<&str> =
+                all.keys().map(String::as_str).filter(|name| *name != "protection").collect();
+            return Err(input(format!(
+                "there is no setting {name:?}: there are {}",
+                known.join(", ")
+            )));
+        }
+        let value = match (name.as_str(), value) {
+            ("cells", Value::Number(count)) => json!({ "cells": count }),
+            ("tile" | "d_pub" | "candidates", Value::Number(fixed)) => json!({ "fixed": fixed }),
+            (_, value) => value,
+        };
+        all.insert(name, value);
+    }
+    let settings: Settings = serde_json::from_value(Value::Object(all)).map_err(unusable)?;
+    settings.check().map_err(|error| crate::errors::raised(error.into()))?;
+    Ok(settings)
+}

@@ -1,0 +1,38 @@
+"""Texts in, passages out, with the real model."""
+
+import shard
+from conftest import PHRASE
+
+TEXTS = [
+    "The heart pumps blood through the body.",
+    "Paris is the capital of France.",
+    "Bread is made of flour, water and salt.",
+]
+
+
+def test_texts_are_found_by_what_they_mean(tmp_path, minilm):
+    vault = shard.Vault.create(tmp_path / "vault", passphrase=PHRASE, encoder=minilm)
+    vault.add(TEXTS, ids=["heart", "paris", "bread"], metadata=[{"topic": t} for t in ("body", "place", "food")])
+    assert [vault.search(query, k=1)[0].id for query in ("circulation", "a city in Europe", "baking")] == [
+        "heart",
+        "paris",
+        "bread",
+    ]
+    assert vault.search("circulation", k=1)[0].text == TEXTS[0]
+    assert vault.search("circulation", k=1, where={"topic": "food"})[0].id == "bread"
+    again = shard.Vault.open(tmp_path / "vault", passphrase=PHRASE)
+    assert again.search("baking", k=1)[0].id == "bread"
+
+
+def test_long_texts_are_cut(tmp_path, minilm):
+    vault = shard.Vault.create(tmp_path / "vault", passphrase=PHRASE, encoder=minilm)
+    story = " ".join(TEXTS * 20)
+    assert vault.add([story], ids=["story"], chunk=32, overlap=8).added > 10
+    hit = vault.search("circulation of the blood", k=1)[0]
+    assert hit.metadata["document"] == "story" and hit.text in story
+    assert story.encode()[hit.metadata["start"] : hit.metadata["end"]].decode() == hit.text
+
+
+def test_a_text_has_one_vector_of_unit_length(minilm):
+    one, same = minilm.encode(["Paris is the capital of France."] * 2)
+    assert (one == same).all() and abs(float(one @ one) - 1) < 1e-5 and minilm.dimension == 384
