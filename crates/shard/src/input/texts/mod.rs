@@ -82,7 +82,8 @@ pub enum Holds {
 }
 
 /// Whether the documents of a file or folder are vectors or texts: by its name and, where that leaves it
-/// open, by whether its first line has a field `vector`, or its table a column of that name.
+/// open, by whether its first line has a field `vector`, or its table a column of that name or none called
+/// `text`.
 ///
 /// # Errors
 /// When there is nothing of that name, or its ending is that of no format.
@@ -101,8 +102,10 @@ pub fn holds(path: &Path, vector_column: Option<&str>) -> Result<Holds, InputErr
             Format::Npy => true,
             Format::Csv | Format::Markdown | Format::Plain => false,
             Format::Jsonl => jsonl::has_vectors(open_text(path)?)?,
+            // A table of neither is read for vectors, which says what it has instead.
             Format::Parquet => {
                 parquet::has_column(open(path)?, vector_column.unwrap_or(VECTOR_COLUMN))?
+                    || !parquet::has_column(open(path)?, "text")?
             }
         };
         Ok(if has_vectors { Holds::Vectors } else { Holds::Texts })
