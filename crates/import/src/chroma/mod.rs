@@ -2,8 +2,8 @@
 //!
 //! `chroma.sqlite3` has the collections and for each two segments. The metadata segment is in the same
 //! database: a row of `embeddings` per document, its values in `embedding_metadata`, the text under
-//! `chroma:document`. The vector segment is a folder with an index of hnswlib ([`hnsw`]) and a pickle that says
-//! which of its labels is which id ([`pickle`]). Both are brought forward now and then from
+//! `chroma:document`. The vector segment is a folder with an index of hnswlib (`hnsw`) and a pickle that says
+//! which of its labels is which id (`pickle`). Both are brought forward now and then from
 //! `embeddings_queue`, the log of all changes; each knows up to which entry it has come. What is in the log
 //! beyond that is applied here as Chroma would apply it: an addition of a known id and an update of an
 //! unknown one change nothing.

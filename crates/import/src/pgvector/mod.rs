@@ -1,6 +1,6 @@
 //! A table of PostgreSQL with the extension pgvector.
 //!
-//! [`read_csv`] takes what `COPY table TO STDOUT CSV HEADER` writes ([`csv`]); a CSV has no types, so every other
+//! [`read_csv`] takes what `COPY table TO STDOUT CSV HEADER` writes (`csv`); a CSV has no types, so every other
 //! column becomes text. `query` asks the server (feature `postgres`), and columns keep the types that JSON
 //! has.
 
