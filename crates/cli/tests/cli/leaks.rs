@@ -170,7 +170,7 @@ fn the_contract_lists_what_every_command_sends_and_nothing_else() {
     desk.npy("more.npy", &random_rows(2, 12, 8));
     desk.write("more.txt", "new\n9\n");
     let more = ["0.5"; 12].join(",");
-    desk.write("more.csv", &format!("id,embedding\nimported,\"[{more}]\"\n9,\"[{more}]\"\n"));
+    desk.write("more.csv", format!("id,embedding\nimported,\"[{more}]\"\n9,\"[{more}]\"\n"));
     let mut watched = Watched::new(&desk);
     use_a_rotated_vault(&desk, &mut watched);
     use_a_blind_vault(&desk, &mut watched);
