@@ -75,7 +75,9 @@ impl BlockRows {
     fn places(&self, keys: &BlockKeys, revision: u64, grid: Grid) -> BlockPlaces {
         let integers: Zeroizing<Vec<i32>> = Zeroizing::new(grid.encode(&self.vectors).collect());
         let tag = keys.keys.tag(&keys.name(self.number, revision, grid), &integers);
-        BlockPlaces::new(revision, tag, self.ids.iter().map(Option::as_deref))
+        let rows = self.ids.iter().zip(integers.chunks_exact(self.width));
+        let rows = rows.map(|(id, row)| Some((id.as_deref()?, keys.keys.likeness(row))));
+        BlockPlaces::new(revision, tag, rows)
     }
 
     /// The value of its vectors.

@@ -259,6 +259,12 @@ impl BlindCollection {
         self.blocks.get(place / per_block)?.id(place % per_block)
     }
 
+    /// Of a row: the same for rows that are equal on the grid, hence for every query.
+    fn likeness(&self, place: usize) -> u32 {
+        let per_block = self.head.shape.rows_per_block();
+        self.blocks[place / per_block].likeness(place % per_block)
+    }
+
     /// Every row by its place, with its id.
     pub fn ids(&self) -> impl Iterator<Item = (u32, &str)> {
         let all = (0..).zip(self.blocks.iter().flat_map(BlockPlaces::ids));

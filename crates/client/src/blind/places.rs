@@ -1,4 +1,4 @@
-//! What a client keeps of a block: its tag, and whose row is in each of its places.
+//! What a client keeps of a block: its tag, whose row is in each of its places, and which rows are alike.
 
 use hkdf::HkdfExtract;
 use sha2::Sha256;
@@ -9,7 +9,7 @@ use crate::collection::{decode_vectors, unusable};
 use crate::error::ClientError;
 use crate::payload::{PayloadError, Reader, Writer};
 
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// A block as a client knows it.
 #[derive(Clone, Debug)]
@@ -23,21 +23,25 @@ pub struct BlockPlaces {
     /// Where the id of each place ends in the text. No id is empty, so a place is free if it ends
     /// where the one before it does.
     ends: Vec<u32>,
+    /// Of each place, [`Keys::likeness`](shard_rlwe::blind::Keys::likeness) of its row; 0 where it is free.
+    likenesses: Vec<u32>,
 }
 
 impl BlockPlaces {
-    /// A block whose places have these ids.
+    /// A block whose places have these ids and likenesses, unless they are free.
     pub(super) fn new<'a>(
         revision: u64,
         tag: Tag,
-        ids: impl Iterator<Item = Option<&'a str>>,
+        rows: impl Iterator<Item = Option<(&'a str, u32)>>,
     ) -> Self {
-        let (mut text, mut ends) = (String::new(), Vec::new());
-        for id in ids {
-            text.push_str(id.unwrap_or_default());
+        let (mut text, mut ends, mut likenesses) = (String::new(), Vec::new(), Vec::new());
+        for row in rows {
+            let (id, likeness) = row.unwrap_or_default();
+            text.push_str(id);
             ends.push(text.len() as u32);
+            likenesses.push(likeness);
         }
-        Self { revision, tag, text, ends }
+        Self { revision, tag, text, ends, likenesses }
     }
 
     /// The id of the row in a place, unless the place is free.
@@ -50,6 +54,11 @@ impl BlockPlaces {
     /// The id of every place, where it has one.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = Option<&str>> {
         (0..self.ends.len()).map(|at| self.id(at))
+    }
+
+    /// The likeness of the row in a place.
+    pub(super) fn likeness(&self, at: usize) -> u32 {
+        self.likenesses[at]
     }
 
     /// Places that have a row.
@@ -66,7 +75,7 @@ impl BlockPlaces {
     pub(super) fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut writer = Writer::new(VERSION);
         // All at once: what is moved to make room would leave the tag behind.
-        writer.bytes.reserve_exact(8 + Tag::BYTES + 3 * self.ends.len() + self.text.len());
+        writer.bytes.reserve_exact(8 + Tag::BYTES + 7 * self.ends.len() + self.text.len());
         writer.u64(self.revision);
         writer.bytes.extend_from_slice(self.tag.expose());
         let ids: Vec<Option<&str>> = self.ids().collect();
@@ -77,6 +86,9 @@ impl BlockPlaces {
         for id in ids.iter().flatten() {
             let length = u16::try_from(id.len()).expect("ids are at most 65535 bytes long");
             writer.bytes.extend_from_slice(&length.to_le_bytes());
+        }
+        for (likeness, _) in self.likenesses.iter().zip(&ids).filter(|(_, id)| id.is_some()) {
+            writer.bytes.extend_from_slice(&likeness.to_le_bytes());
         }
         writer.bytes.extend_from_slice(self.text.as_bytes());
         Zeroizing::new(writer.bytes)
@@ -91,13 +103,16 @@ impl BlockPlaces {
         let bits = reader.take(places / 8)?;
         let used = bits.iter().map(|bits| bits.count_ones() as usize).sum::<usize>();
         let mut lengths = reader.take(2 * used)?.as_chunks().0.iter();
+        let mut stored = reader.take(4 * used)?.as_chunks().0.iter();
         let text = std::str::from_utf8(reader.rest()).map_err(|_| contradiction())?.to_owned();
         let mut ends = Vec::with_capacity(places);
+        let mut likenesses = vec![0; places];
         let mut end = 0;
-        for at in 0..places {
+        for (at, likeness) in likenesses.iter_mut().enumerate() {
             if bits[at / 8] >> (at % 8) & 1 == 1 {
                 let length = lengths.next().copied().map_or(0, u16::from_le_bytes);
                 end += u32::from(length);
+                *likeness = stored.next().copied().map_or(0, u32::from_le_bytes);
                 if length == 0 || !text.is_char_boundary(end as usize) {
                     return Err(contradiction());
                 }
@@ -107,7 +122,7 @@ impl BlockPlaces {
         if end as usize != text.len() {
             return Err(contradiction());
         }
-        Ok(Self { revision, tag, text, ends })
+        Ok(Self { revision, tag, text, ends, likenesses })
     }
 
     /// The vectors of the block from their value, place after place, with zeros where one is free.

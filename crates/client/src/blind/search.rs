@@ -28,10 +28,6 @@ pub const SECRET_BYTES: usize = 512 << 20;
 /// Deviations of noise between a score as opened and as it is.
 const DEVIATIONS: f64 = 7.0;
 
-/// Deviations of noise within which two scores count as one: those of equal rows are further apart
-/// once in two hundred times.
-const TIE: f64 = 4.0;
-
 /// Blocks that are opened together.
 const TOGETHER: usize = 32;
 
@@ -374,19 +370,18 @@ fn open(
     Ok(scores)
 }
 
-/// Gives rows that are as good as each other, to within the noise, one score, their mean, and the order of
-/// their places: where rows are equal, so is the order in which raw search has them. `best` is sorted by
-/// falling score, and stays so.
-fn settle_ties(best: &mut [(usize, f64)], tie: f64) {
-    let mut rest = best;
-    while let Some(&(_, first)) = rest.first() {
-        let tied = rest.partition_point(|(_, score)| first - score <= tie);
-        let (run, after) = rest.split_at_mut(tied.max(1));
-        let mean = run.iter().map(|(_, score)| score).sum::<f64>() / run.len() as f64;
-        run.iter_mut().for_each(|(_, score)| *score = mean);
-        run.sort_by_key(|(place, _)| *place);
-        rest = after;
+/// Gives equal rows one score, the mean of theirs, and sorts by falling score, rows of one score by place,
+/// as raw search does. Rows that are alike and further apart than `most` are not equal.
+fn sort(best: &mut [(usize, f64)], likeness: impl Fn(usize) -> u32, most: f64) {
+    best.sort_by_cached_key(|&(place, _)| likeness(place));
+    for alike in best.chunk_by_mut(|a, b| likeness(a.0) == likeness(b.0)) {
+        alike.sort_by(|a, b| b.1.total_cmp(&a.1));
+        for equal in alike.chunk_by_mut(|a, b| a.1 - b.1 <= most) {
+            let mean = equal.iter().map(|(_, score)| score).sum::<f64>() / equal.len() as f64;
+            equal.iter_mut().for_each(|(_, score)| *score = mean);
+        }
     }
+    best.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
 }
 
 /// What is to be returned.
@@ -430,9 +425,8 @@ fn rank(
         *score = collection.keys().refine(opening, tag, row, *score);
     };
     best.par_iter_mut().with_min_len(64).for_each(refine);
-    best.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    settle_ties(&mut best, TIE * precision.refined * unit);
     let error_bound = DEVIATIONS * precision.refined * unit;
+    sort(&mut best, |place| collection.likeness(place), 2.0 * error_bound);
     // Finer digits are noise that depends on the key.
     let step = grid(precision.refined * unit / 2.0);
     let round = |score: f64| if step > 0.0 { (score / step).round() * step } else { score };
@@ -448,14 +442,17 @@ fn rank(
 
 #[cfg(test)]
 mod tests {
-    use super::settle_ties;
+    use super::sort;
 
     #[test]
-    fn rows_within_the_noise_have_one_score_and_the_order_of_their_places() {
-        let mut best = [(9, 0.9), (7, 0.5), (3, 0.498), (8, 0.496), (1, 0.2)];
-        settle_ties(&mut best, 0.01);
-        assert_eq!(best.map(|hit| hit.0), [9, 3, 7, 8, 1]);
-        assert!(best[1..4].iter().all(|hit| (hit.1 - 0.498).abs() < 1e-12), "{best:?}");
-        settle_ties(&mut [], 0.01);
+    fn equal_rows_have_one_score_and_the_order_of_their_places() {
+        // Rows 3, 7 and 8 are equal, 5 is another between them, and 1 is alike by chance.
+        let likeness = |place| if [1, 3, 7, 8].contains(&place) { 6 } else { place as u32 };
+        let mut best = [(1, 0.2), (7, 0.5), (9, 0.9), (5, 0.499), (3, 0.498), (8, 0.496)];
+        sort(&mut best, likeness, 0.01);
+        assert_eq!(best.map(|hit| hit.0), [9, 5, 3, 7, 8, 1]);
+        assert!(best[2..5].iter().all(|hit| (hit.1 - 0.498).abs() < 1e-12), "{best:?}");
+        assert_eq!((best[1].1, best[5].1), (0.499, 0.2));
+        sort(&mut [], likeness, 0.01);
     }
 }

@@ -62,5 +62,10 @@ fn check_block(collection: &BlindCollection, number: u32, bytes: &[u8]) -> Resul
     if !bool::from(tag.expose().ct_eq(places.tag.expose())) {
         return Err(contradiction("places", "a tag is not that of its rows"));
     }
+    let rows = integers.chunks_exact(collection.shape().dimension()).enumerate();
+    let alike = |(at, row)| places.likeness(at) == collection.keys().likeness(row);
+    if !rows.filter(|(at, _)| places.id(*at).is_some()).all(alike) {
+        return Err(contradiction("places", "a likeness is not that of its row"));
+    }
     Ok(())
 }

@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 use shard_client::remote::{Published, diagnose, pull};
 use shard_client::vault::{KdfCost, Vault};
 use shard_client::{
-    Answer, BlindCollection, BlindSearcher, ClientError, Hints, SearchOptions, Transport,
+    Answer, BlindCollection, BlindSearcher, ClientError, Hints, Hit, SearchOptions, Transport,
     UNWATCHED, export_query_vault, stored_documents,
 };
+use shard_geometry::VectorSet;
 use shard_protocol::MessageKind;
 use tempfile::TempDir;
 
@@ -80,6 +81,28 @@ fn scores_are_inner_products_within_the_stated_bound() {
         .unwrap();
     served.restart();
     search_with(&searcher, &mut owner).unwrap();
+}
+
+/// Errors differ from row to row, also where the rows are equal; the order does not follow them.
+#[test]
+fn equal_documents_have_one_score_and_the_order_of_their_places() {
+    let served = Served::new(None);
+    let mut owner = Owner::blind(3, 29);
+    let (_, vectors) = stored_documents(&owner.vault).unwrap();
+    let twins: Vec<String> = (0..12).map(|n| format!("twin {n}")).collect();
+    let repeated = vectors.row(4).repeat(twins.len());
+    owner.ingest_vectors(&twins, &VectorSet::new(24, repeated).unwrap());
+    owner.publish(&*served).unwrap();
+    let expected: Vec<&str> =
+        std::iter::once("4").chain(twins.iter().map(String::as_str)).collect();
+    let searcher = searcher(&*served);
+    for _ in 0..8 {
+        let answer = search_with(&searcher, &mut owner).unwrap();
+        let is_one = |hit: &&Hit| expected.contains(&hit.id.as_str());
+        let equal: Vec<&Hit> = answer.hits.iter().filter(is_one).collect();
+        assert!(equal.iter().map(|hit| hit.id.as_str()).eq(expected.iter().copied()), "{equal:?}");
+        assert!(equal.iter().all(|hit| hit.score == equal[0].score), "{equal:?}");
+    }
 }
 
 #[test]

@@ -100,7 +100,12 @@ impl Owner {
     /// Ingests other vectors under these names.
     pub fn ingest(&mut self, ids: &[String]) {
         let vectors = vectors(&mut self.rng, ids.len(), self.width);
-        let documents = Documents { ids, vectors: &vectors, sample_queries: None };
+        self.ingest_vectors(ids, &vectors);
+    }
+
+    /// Ingests these vectors.
+    pub fn ingest_vectors(&mut self, ids: &[String], vectors: &VectorSet) {
+        let documents = Documents { ids, vectors, sample_queries: None };
         ingest(&mut self.vault, &documents, UNWATCHED, &mut self.rng).unwrap();
     }
 

@@ -105,14 +105,18 @@ impl Keys {
         ] {
             prf.number(number);
         }
-        let mut bytes = Zeroizing::new([0_u8; 4096]);
-        for rows in rows.chunks(bytes.len() / 4) {
-            for (bytes, row) in bytes.as_chunks_mut().0.iter_mut().zip(rows) {
-                *bytes = row.to_le_bytes();
-            }
-            prf.input(&bytes[..4 * rows.len()]);
-        }
+        prf.integers(rows);
         Tag(prf.finish())
+    }
+
+    /// `PRF(epoch key; integers)` of one row, cut to 32 bits: the same for equal rows, wherever they are
+    /// stored, and for others once in `2^32` times. It tells whose scores are equal, which scores with
+    /// errors do not. Secret.
+    pub fn likeness(&self, row: &[i32]) -> u32 {
+        let mut prf = Prf::new(&self.likeness_key);
+        prf.integers(row);
+        let [a, b, c, d, ..] = prf.finish();
+        u32::from_le_bytes([a, b, c, d])
     }
 
     /// Encrypts the rows of a block, under a tag made for exactly them.

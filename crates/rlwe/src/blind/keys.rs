@@ -66,6 +66,16 @@ impl Prf {
         self.input(&number.to_le_bytes());
     }
 
+    pub(super) fn integers(&mut self, integers: &[i32]) {
+        let mut bytes = Zeroizing::new([0_u8; 4096]);
+        for integers in integers.chunks(bytes.len() / 4) {
+            for (bytes, integer) in bytes.as_chunks_mut().0.iter_mut().zip(integers) {
+                *bytes = integer.to_le_bytes();
+            }
+            self.input(&bytes[..4 * integers.len()]);
+        }
+    }
+
     pub(super) fn finish(self) -> [u8; 32] {
         self.0.finalize().0.into()
     }
@@ -77,6 +87,8 @@ pub struct Keys {
     pub(super) fold: Fold,
     /// Keys the tags of blocks.
     pub(super) tag_key: Zeroizing<[u8; 32]>,
+    /// Keys the likenesses of rows.
+    pub(super) likeness_key: Zeroizing<[u8; 32]>,
     /// Keys the turns of checks.
     pub(super) turn_key: Zeroizing<[u8; 32]>,
     /// Keys the tags of checks.
@@ -97,6 +109,7 @@ impl Keys {
             shape,
             fold: Fold::to(shape.rows_per_block()),
             tag_key: key.derive("block tags"),
+            likeness_key: key.derive("row likenesses"),
             turn_key: key.derive("check turns"),
             check_key: key.derive("check tags"),
             query_key: key.derive("queries"),

@@ -5,8 +5,13 @@ use shard_rlwe::blind::{QueryRank, Tag};
 
 use super::*;
 
+/// Rows of these ids, the likeness of each being the length of its id.
+fn rows<'a>(ids: &[Option<&'a str>]) -> impl Iterator<Item = Option<(&'a str, u32)>> {
+    ids.iter().map(|id| id.map(|id| (id, id.len() as u32)))
+}
+
 fn block(ids: &[Option<&str>]) -> BlockPlaces {
-    BlockPlaces::new(9, Tag::from_bytes([5; 32]), ids.iter().copied())
+    BlockPlaces::new(9, Tag::from_bytes([5; 32]), rows(ids))
 }
 
 fn head() -> BlindHead {
@@ -25,6 +30,8 @@ proptest! {
         prop_assert_eq!((again.revision, again.tag.expose()), (9, &[5; 32]));
         prop_assert_eq!(again.rows(), ids.iter().flatten().count());
         prop_assert!(again.ids().eq(ids.iter().copied()));
+        let lengths = ids.iter().map(|id| id.map_or(0, |id| id.len() as u32));
+        prop_assert!((0..ids.len()).map(|at| again.likeness(at)).eq(lengths));
         prop_assert_eq!(again.encode(), bytes);
     }
 
@@ -55,7 +62,7 @@ proptest! {
 fn places_that_are_cut_or_whose_parts_do_not_go_together_are_refused() {
     let ids = [Some("a"), None, Some("ä"), None, None, Some("ccc"), None, None];
     let bytes = block(&ids).encode().to_vec();
-    assert_eq!(bytes.len(), 2 + 8 + 32 + 1 + 3 * 2 + 6);
+    assert_eq!(bytes.len(), 2 + 8 + 32 + 1 + 3 * (2 + 4) + 6);
     assert!((0..bytes.len()).all(|length| BlockPlaces::decode(&bytes[..length], 8).is_err()));
     assert!(BlockPlaces::decode(&[&bytes[..], b"d"].concat(), 8).is_err());
     assert!(BlockPlaces::decode(&bytes, 16).is_err());
@@ -138,7 +145,7 @@ fn values_that_contradict_each_other_are_found() {
     drop(snapshot);
     let (head, places) = (*collection.head(), &collection.blocks()[0]);
     let with = |revision, tag: [u8; 32], ids: &[Option<&str>]| {
-        BlockPlaces::new(revision, Tag::from_bytes(tag), ids.iter().copied()).encode().to_vec()
+        BlockPlaces::new(revision, Tag::from_bytes(tag), rows(ids)).encode().to_vec()
     };
     let ids: Vec<Option<&str>> = places.ids().collect();
     let mut twice = ids.clone();
@@ -149,6 +156,7 @@ fn values_that_contradict_each_other_are_found() {
     let shorter = BlindHead { longest: 0.5, ..head };
     let cases = [
         (Slot::Places(0), with(revision, [1; 32], &ids), "a tag is not that of its rows"),
+        (Slot::Places(0), with(revision, tag, &ids), "a likeness is not that of its row"),
         (Slot::Places(0), with(revision - 1, tag, &ids), "a tag is not that of its rows"),
         (Slot::Places(0), with(99, tag, &ids), "later revision"),
         (Slot::Places(0), with(revision, tag, &twice), "an id is there twice"),
