@@ -40,8 +40,8 @@ const BATCH: usize = 1_000;
 /// Auxiliary residuals that rows are assigned to.
 const AUXILIARY: usize = 4_000;
 
-/// Cells that are attacked, the largest first, and targets in each: a leak of three times chance is to be
-/// seen in the few cells of a sample as it is in those of the whole collection.
+/// Cells that are attacked, drawn at random, and targets in each. A sample has few cells: what it leaks is
+/// to be seen in them as it is in those of the whole collection, which are no larger.
 const CELLS: usize = 12;
 const TARGETS: usize = 2_048;
 
@@ -223,7 +223,7 @@ struct InCells {
     chances: Vec<f64>,
 }
 
-/// Attacks the largest cells of the release one by one. Candidates for a row are the released ones of
+/// Attacks cells of the release one by one. Candidates for a row are the released ones of
 /// its cell.
 fn by_cell(
     known: &Known,
@@ -236,11 +236,11 @@ fn by_cell(
     released.iter().for_each(|&row| of_cell[known.cells[row] as usize].0.push(row));
     auxiliary.iter().for_each(|&row| of_cell[known.cells[row] as usize].1.push(row));
     of_cell.retain(|(stored, native)| stored.len() >= FEWEST && native.len() >= FEWEST);
-    of_cell.sort_by_key(|(stored, _)| std::cmp::Reverse(stored.len()));
+    let drawn = sample(of_cell.len(), CELLS, rng);
     let mut out = InCells { moments: Vec::new(), refined: Vec::new(), chances: Vec::new() };
-    for (stored, native) in of_cell.into_iter().take(CELLS) {
-        let (rows, gallery) = (known.rows.select(&stored), known.residuals.select(&stored));
-        let native = known.residuals.select(&native);
+    for (stored, native) in drawn.into_iter().map(|at| &of_cell[at]) {
+        let (rows, gallery) = (known.rows.select(stored), known.residuals.select(stored));
+        let native = known.residuals.select(native);
         let targets: Vec<usize> = (0..stored.len().min(TARGETS)).collect();
         let attacked = rows.select(&targets);
         let first = align_moments(&rows, &native)?;

@@ -19,7 +19,7 @@ pub enum Metric {
 
 /// Queries whose scores are in memory at once, and scores that are: of a large gallery fewer queries'.
 const BLOCK: usize = 256;
-const MOST_SCORES: usize = 1 << 24;
+const MOST_SCORES: usize = 1 << 22;
 
 /// For every query row, the `k` nearest rows of the gallery, nearest first; ties by row order.
 ///
