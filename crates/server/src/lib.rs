@@ -55,7 +55,9 @@ use shard_rlwe::slots::SlotsServer;
 use shard_store::{EpochStatistics, RowStore};
 
 use blind::Blocks;
-pub use blind::{BLOCK_BYTES, BlockCounts, BlockError};
+pub use blind::{
+    Asked, BLOCK_BYTES, BlockCounts, BlockError, PartQuery, PeerError, Peers, View,
+};
 pub use embedded::{Embedded, RowSource};
 pub use error::ServerError;
 pub use maintenance::{Figure, Maintenance, NoMaintenance};
@@ -77,6 +79,8 @@ pub struct Server {
     sessions: Sessions<SessionKeys>,
     revisions: Revisions,
     blocks: Blocks,
+    /// The others that share the blocks.
+    peers: Option<Arc<dyn Peers>>,
     limits: Limits,
     request_milliseconds: usize,
     /// Whether every request has a thread, or a pool of threads, of its own.
@@ -91,6 +95,7 @@ impl Server {
             sessions: Sessions::new(SESSION_BYTES),
             revisions: Revisions::default(),
             blocks: Blocks::new(BLOCK_BYTES),
+            peers: None,
             limits,
             request_milliseconds: REQUEST_MILLISECONDS,
             has_own_pools: false,
@@ -109,6 +114,12 @@ impl Server {
     #[must_use]
     pub fn with_block_bytes(self, budget: usize) -> Self {
         Self { blocks: Blocks::new(budget), ..self }
+    }
+
+    /// The same, beside others that work on the same engine: blocks are shared among them.
+    #[must_use]
+    pub fn with_peers(self, peers: Arc<dyn Peers>) -> Self {
+        Self { peers: Some(peers), ..self }
     }
 
     /// The same, for requests that each come on a thread or in a pool of threads of its own.

@@ -8,6 +8,7 @@
 //!   compared with.
 //! * `RedbRows`: the engine of a server on a network, on disk. It comes with the cargo feature
 //!   `durable`.
+//! * [`Members`]: the leases of servers that work on one engine.
 //!
 //! # Commits, revisions and epochs
 //!
@@ -22,7 +23,7 @@
 //!
 //! # Map
 //!
-//! `rules` (what a change may do, for every engine) · `memory` · `durable` (its own map is in
+//! `rules` (what a change may do, for every engine) · `members` (servers that work on one engine) · `memory` · `durable` (its own map is in
 //! `durable/mod.rs`) · `error`.
 //!
 //! # Non-goals
@@ -32,6 +33,7 @@
 #[cfg(feature = "durable")]
 mod durable;
 mod error;
+mod members;
 mod memory;
 mod rules;
 
@@ -47,6 +49,7 @@ pub use durable::{
     Compaction, RedbRows, Snapshot, StoreMetrics, StoreOptions, Verification, verify,
 };
 pub use error::StoreError;
+pub use members::{Member, Members, MemoryMembers, WorkerId};
 pub use memory::MemoryRows;
 
 /// Epochs of a collection: the current one and those that are being published.

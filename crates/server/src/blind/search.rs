@@ -36,26 +36,57 @@ impl Server {
     ) -> Result<BlindAnswer, ServerError> {
         let (epoch, commit) = (query.epoch(), query.commit());
         let held = timed(&mut stages.engine, || self.searched(collection, epoch, commit))?;
-        if query.table() == Table::Records {
-            return self.fetch_in_stages(&held, query, stages);
+        match query.table() {
+            Table::Rows => self.admit_search(&held, query.queries().len())?,
+            Table::Records => self.admit_fetch(held.records()?, query.queries().len())?,
         }
-        self.admit_search(&held, query.queries().len())?;
-        timed(&mut stages.score, || {
-            let prepare = |bytes: &Vec<u8>| held.evaluator.prepare(bytes);
-            let queries: Vec<PreparedQuery> =
-                query.queries().iter().map(prepare).collect::<Result<_, _>>()?;
-            let parts = held.blocks.len().div_ceil(PART);
-            let work = |part: usize, queries: &[&PreparedQuery]| {
-                let blocks = held.blocks.chunks(PART).nth(part).expect("as many as there are");
-                let blocks: Vec<&Block> = blocks.iter().map(|held| &held.value).collect();
-                held.evaluator.answer_part(&blocks, queries)
-            };
-            let answers = if self.may_wait() {
-                held.passes.answer(queries, parts, work)
-            } else {
-                held.passes.alone(&queries, parts, work)
-            };
-            Ok(BlindAnswer::new(answers))
+        let answers = timed(&mut stages.score, || match &self.peers {
+            Some(peers) => self.answer_together(&**peers, collection, &held, query),
+            None => {
+                let units = held.units(query.table())?;
+                self.products(&held, query, &(0..units as u32).collect::<Vec<_>>())
+            }
+        })?;
+        Ok(BlindAnswer::new(answers))
+    }
+
+    /// The products of some units, which are held, with the queries of a message: unit after unit, in the
+    /// order given.
+    pub(super) fn products(
+        &self,
+        held: &Held,
+        query: &BlindQuery,
+        units: &[u32],
+    ) -> Result<Vec<Vec<u8>>, ServerError> {
+        match query.table() {
+            Table::Rows => self.search_blocks(held, query.queries(), units),
+            Table::Records => self.fetch_units(held.records()?, query.queries(), units),
+        }
+    }
+
+    fn search_blocks(
+        &self,
+        held: &Held,
+        queries: &[Vec<u8>],
+        units: &[u32],
+    ) -> Result<Vec<Vec<u8>>, ServerError> {
+        let prepare = |bytes: &Vec<u8>| held.evaluator.prepare(bytes);
+        let queries: Vec<PreparedQuery> = queries.iter().map(prepare).collect::<Result<_, _>>()?;
+        let parts = units.len().div_ceil(PART);
+        let block = |&unit: &u32| {
+            let block = held.blocks[unit as usize].as_ref();
+            &block.expect("a block that is held").value
+        };
+        let work = |part: usize, queries: &[&PreparedQuery]| {
+            let units = units.chunks(PART).nth(part).expect("as many as there are");
+            let blocks: Vec<&Block> = units.iter().map(block).collect();
+            held.evaluator.answer_part(&blocks, queries)
+        };
+        // Passes are shared by those who ask for the same.
+        Ok(if units == held.own && self.may_wait() {
+            held.passes.answer(queries, parts, work)
+        } else {
+            held.passes.alone(&queries, parts, work)
         })
     }
 
@@ -93,7 +124,7 @@ impl Server {
     }
 
     /// The blocks of a commit, if it is the one that is searched.
-    fn searched(
+    pub(super) fn searched(
         &self,
         collection: &CollectionName,
         epoch: Epoch,
