@@ -135,6 +135,7 @@ impl ServerOptions {
                 tokens,
                 tls,
                 snapshots: self.directory.join("snapshots"),
+                cluster: None,
                 options: self.http,
             },
         )?;

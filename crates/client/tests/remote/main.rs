@@ -13,6 +13,7 @@ mod blind_alarms;
 mod blind_lies;
 mod blind_publish;
 mod claims;
+mod cluster;
 mod connection;
 mod copies;
 mod damage;

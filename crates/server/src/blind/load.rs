@@ -12,8 +12,8 @@ use shard_rlwe::blind::Block;
 use shard_store::StoreError;
 
 use super::memory::HeldBlock;
-use super::{Held, View};
 use super::records::HeldRecords;
+use super::{Held, View};
 use crate::{Server, ServerError};
 
 /// How long the memory of blocks is waited for that searches under way still use: longer than a search may
@@ -380,13 +380,45 @@ impl Server {
         self.load_again(collection, &held, &Extra::Units(table, units))
     }
 
+    /// [`Server::share_again`] for all collections. Returns which could not be loaded, and why.
+    #[cfg(feature = "http")]
+    pub(crate) fn share_all(&self, tidy: bool) -> Vec<(CollectionName, ServerError)> {
+        let share = |collection| {
+            let shared = self.share_again(&collection, tidy);
+            shared.err().map(|error| (collection, error))
+        };
+        self.blocks.collections().into_iter().filter_map(share).collect()
+    }
+
+    /// Loads the commits that collections are at: of those named, or of all. Returns which could not be loaded,
+    /// and why.
+    #[cfg(feature = "http")]
+    pub(crate) fn follow(
+        &self,
+        some: Option<&[CollectionName]>,
+    ) -> Vec<(CollectionName, ServerError)> {
+        let all = match some {
+            Some(some) => Ok(some.to_vec()),
+            None => self.rows.collections(),
+        };
+        let follow = |collection: CollectionName| {
+            let moment = self.revisions.moment();
+            let followed = self.load_current(&collection).and_then(|()| {
+                let state = self.rows.describe(&collection)?;
+                if !state.epochs.is_empty() {
+                    self.revisions.reached(&collection, state.revision, moment);
+                }
+                Ok(())
+            });
+            followed.err().map(|error| (collection, error))
+        };
+        all.unwrap_or_default().into_iter().filter_map(follow).collect()
+    }
+
     /// Loads the share of a view that is another than the one that a collection was divided by. What was held
     /// before stays where `tidy` does not say that nobody counts on it any more.
-    pub(crate) fn share_again(
-        &self,
-        collection: &CollectionName,
-        tidy: bool,
-    ) -> Result<(), ServerError> {
+    #[cfg(feature = "http")]
+    fn share_again(&self, collection: &CollectionName, tidy: bool) -> Result<(), ServerError> {
         let _changing = self.blocks.change(collection);
         let Some(held) = self.blocks.find(collection) else { return Ok(()) };
         if tidy || held.view != self.view() {
@@ -402,10 +434,8 @@ impl Server {
         held: &Arc<Held>,
         extra: &Extra<'_>,
     ) -> Result<Arc<Held>, ServerError> {
-        let missing = || BlockError::Missing {
-            commit: held.commit,
-            name: BlobName::blocks(held.commit),
-        };
+        let missing =
+            || BlockError::Missing { commit: held.commit, name: BlobName::blocks(held.commit) };
         let list = self.block_list(collection, held.commit)?.ok_or_else(missing)?;
         let loaded = self.load_share(collection, held.commit, &list, extra)?;
         self.blocks.keep(collection, loaded.clone());

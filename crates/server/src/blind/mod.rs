@@ -179,6 +179,12 @@ impl Blocks {
         self.find(collection).filter(|held| (held.epoch, held.commit) == (epoch, commit))
     }
 
+    /// Which collections have blocks here.
+    #[cfg(feature = "http")]
+    fn collections(&self) -> Vec<CollectionName> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
     /// Puts blocks in the place of those of the same collection.
     fn keep(&self, collection: &CollectionName, held: Arc<Held>) {
         let mut all = self.held.write().unwrap_or_else(PoisonError::into_inner);

@@ -9,9 +9,9 @@ use shard_protocol::{BlobName, CollectionName, CommitName, Epoch, RecordList};
 use shard_rlwe::blind::{DEGREE, PAGE_SLOTS, PreparedFetch, RecordServer, RecordShape, Segment};
 use shard_store::StoreError;
 
+use super::BlockError;
 use super::memory::{Reserved, Taking};
 use super::passes::{Passes, Tally};
-use super::BlockError;
 use crate::{Server, ServerError};
 
 /// Pages of a tile, the least that is expanded.
@@ -87,12 +87,7 @@ impl HeldRecords {
     }
 
     /// Parts of the words of some segments, one after the other.
-    fn answer_part(
-        &self,
-        units: &[u32],
-        part: usize,
-        queries: &[&PreparedFetch],
-    ) -> Vec<Vec<u8>> {
+    fn answer_part(&self, units: &[u32], part: usize, queries: &[&PreparedFetch]) -> Vec<Vec<u8>> {
         let words = self.shape().words();
         let (at, part) = (part / words.div_ceil(PART), part % words.div_ceil(PART));
         let words = part * PART..((part + 1) * PART).min(words);

@@ -46,6 +46,7 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMa
         open_connections: shared.doorkeeper.open(),
         sessions: shared.server.sessions(),
         blocks: shared.server.blocks(),
+        cluster: shared.cluster.as_ref().map(|cluster| cluster.levels()),
         engine: shared.maintenance.figures(),
     };
     let text = shared.metrics.render(&levels);
