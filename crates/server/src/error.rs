@@ -81,6 +81,9 @@ impl ServerError {
             Self::Store(StoreError::Engine { doing, .. }) => {
                 format!("the server cannot {doing}; its log says why")
             }
+            Self::Store(StoreError::Unavailable { doing, .. }) => {
+                format!("the server cannot {doing} at the moment; try again")
+            }
             error => error.to_string(),
         };
         Refusal { code: self.code(), text }
@@ -122,9 +125,11 @@ fn store_code(error: &StoreError) -> RefusalCode {
         StoreError::Forked { .. } | StoreError::Overtaken => RefusalCode::Forked,
         StoreError::Width { .. } | StoreError::OtherKind { .. } => RefusalCode::WrongWidth,
         StoreError::UnknownBlob(_) => RefusalCode::UnknownBlob,
-        StoreError::TooMany { .. } => RefusalCode::TooLarge,
+        StoreError::TooMany { .. } | StoreError::TooLarge { .. } => RefusalCode::TooLarge,
         StoreError::Damaged { .. } => RefusalCode::Damaged,
         StoreError::Engine { .. } => RefusalCode::Storage,
+        StoreError::Unavailable { .. } => RefusalCode::Busy,
+        StoreError::Elsewhere { .. } => RefusalCode::Malformed,
         _ => RefusalCode::Internal,
     }
 }

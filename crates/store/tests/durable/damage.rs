@@ -135,7 +135,7 @@ fn read_all(rows: &RedbRows, name: &CollectionName, salt: u64) -> Result<(), Sto
     rows.macs(name, EPOCH, None, 1000)?;
     for handle in 0..ROWS {
         let found = rows.fetch(name, EPOCH, &candidates([handle]))?;
-        assert_eq!(*found[0][0], coordinates(handle, salt, WIDTH)[..]);
+        assert_eq!(*found.rows[0][0], coordinates(handle, salt, WIDTH)[..]);
     }
     Ok(())
 }
