@@ -159,13 +159,23 @@ fn a_missing_directory_is_told_in_one_line() {
 fn a_sweep_beside_puts_of_the_same_bytes_loses_none_of_them() {
     let Some(cluster) = cluster() else { return };
     let fresh = Arc::new(Fresh::with_objects(cluster));
-    let (main, ended) = (main_collection(), AtomicBool::new(false));
+    let (main, ended, begun) = (main_collection(), AtomicBool::new(false), AtomicI64::new(0));
+    fresh.put_blob(&main, &name("first"), b"so that the collection is there").unwrap();
     let long = |byte: u8| vec![byte; INLINE_BYTES + 1];
     std::thread::scope(|scope| {
-        let (fresh, main, ended) = (&fresh, &main, &ended);
+        let (fresh, main, ended, begun) = (&fresh, &main, &ended, &begun);
         let sweeper = scope.spawn(move || {
+            // One for every put that begins, somewhere in its midst: without pauses and without a time
+            // of grace, a sweep would always win.
+            let mut seen = 0;
             while !ended.load(Ordering::SeqCst) {
-                fresh.rows.sweep(Duration::ZERO).unwrap();
+                match begun.load(Ordering::SeqCst) {
+                    now if now == seen => std::thread::yield_now(),
+                    now => {
+                        seen = now;
+                        fresh.rows.sweep(Duration::ZERO).unwrap();
+                    }
+                }
             }
         });
         let writers: Vec<_> = (0..2)
@@ -176,12 +186,13 @@ fn a_sweep_beside_puts_of_the_same_bytes_loses_none_of_them() {
                     for round in 0..40_u8 {
                         // Both writers put, replace and delete the same few contents.
                         let bytes = long(round % 3);
+                        begun.fetch_add(1, Ordering::SeqCst);
                         match fresh.put_blob(main, &mine, &bytes) {
                             Ok(()) => {
                                 assert_eq!(fresh.blob(main, &mine).unwrap(), bytes);
                                 done += 1;
                             }
-                            // Without a time of grace the sweep may win again and again.
+                            // Sweeps came between again and again.
                             Err(StoreError::Unavailable { .. }) => {}
                             Err(error) => panic!("{error}"),
                         }
@@ -193,10 +204,10 @@ fn a_sweep_beside_puts_of_the_same_bytes_loses_none_of_them() {
                 })
             })
             .collect();
-        let done: u32 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+        let done: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
         ended.store(true, Ordering::SeqCst);
         sweeper.join().unwrap();
-        assert!(done > 0);
+        assert!(done.into_iter().all(|done| done.unwrap() > 0));
     });
     assert!(fresh.rows.metrics().swept_objects > 0);
 }
