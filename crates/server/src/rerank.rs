@@ -21,6 +21,14 @@ pub(crate) struct Prepared {
     rows: Rows,
 }
 
+impl Prepared {
+    /// Bytes of its rows.
+    #[cfg(feature = "http")]
+    pub(crate) fn bytes(&self) -> usize {
+        self.rows.iter().flatten().map(|row| size_of_val(&row[..])).sum()
+    }
+}
+
 impl Server {
     /// Scores every candidate of a request. The work of one request is spread over the cores of
     /// the current rayon pool.
