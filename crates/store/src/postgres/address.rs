@@ -31,7 +31,7 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 /// certificate where TLS is used, as `verify-full` does; `sslrootcert` names a file of authorities in place
 /// of the platform's. A password that it lacks may be given beside it. Printed, it is the hosts and the
 /// database.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct DatabaseAddress {
     config: Config,
     authorities: Option<PathBuf>,
