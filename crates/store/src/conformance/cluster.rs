@@ -80,6 +80,17 @@ impl Cluster {
         String::from_utf8_lossy(&done.stdout).trim().to_owned()
     }
 
+    /// Writes a file for the server alone to read, beside its data, and returns its path.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.directory.join(name);
+        let script = "umask 077 && printf %s \"$1\" > \"$2\"";
+        run(as_postgres("sh").args(["-c", script, "sh", text]).arg(&path));
+        path
+    }
+
     /// Starts a server again that was killed.
     ///
     /// # Panics

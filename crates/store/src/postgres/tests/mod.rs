@@ -2,6 +2,7 @@
 
 #[cfg(feature = "objects")]
 mod failing;
+mod hosts;
 mod opening;
 #[cfg(feature = "objects")]
 mod sweeping;
