@@ -101,8 +101,7 @@ impl Default for PostgresOptions {
 /// Rows and blobs in PostgreSQL.
 pub struct PostgresRows {
     pool: Pool,
-    /// `None` only while it is dropped.
-    runtime: Option<Runtime>,
+    runtime: OwnRuntime,
     #[cfg(feature = "objects")]
     objects: Option<Objects>,
     steps: Steps,
@@ -140,12 +139,7 @@ impl PostgresRows {
     /// program or cannot be migrated, the clocks differ by more than five minutes, or the objects are not
     /// there. Each is one sentence.
     pub fn open(address: &DatabaseAddress, options: PostgresOptions) -> Result<Self, StoreError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(THREADS)
-            .thread_name("postgres")
-            .enable_all()
-            .build()
-            .map_err(|error| cannot_open(error.to_string()))?;
+        let runtime = OwnRuntime::start()?;
         let tls = address.tls()?;
         wait_on(runtime.handle(), || prepare(address, tls.clone()))?;
         let recycling_method = RecyclingMethod::Fast;
@@ -168,7 +162,7 @@ impl PostgresRows {
         }
         Ok(Self {
             pool,
-            runtime: Some(runtime),
+            runtime,
             #[cfg(feature = "objects")]
             objects: options.objects,
             steps: Steps::default(),
@@ -194,8 +188,7 @@ impl PostgresRows {
         &self,
         make: impl FnOnce() -> F + Send,
     ) -> Result<T, StoreError> {
-        let runtime = self.runtime.as_ref().expect("it is there until the engine is dropped");
-        let outcome = wait_on(runtime.handle(), make);
+        let outcome = wait_on(self.runtime.handle(), make);
         if matches!(outcome, Err(StoreError::Unavailable { .. })) {
             self.counters.unavailable.fetch_add(1, Ordering::Relaxed);
         }
@@ -266,10 +259,28 @@ impl PostgresRows {
     }
 }
 
-impl Drop for PostgresRows {
+/// The engine's runtime, which may be dropped anywhere.
+struct OwnRuntime(Option<Runtime>);
+
+impl OwnRuntime {
+    fn start() -> Result<Self, StoreError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("postgres")
+            .enable_all()
+            .build();
+        runtime.map(|runtime| Self(Some(runtime))).map_err(|error| cannot_open(error.to_string()))
+    }
+
+    fn handle(&self) -> &Handle {
+        self.0.as_ref().expect("it is there until it is dropped").handle()
+    }
+}
+
+impl Drop for OwnRuntime {
     fn drop(&mut self) {
         // Ending a runtime waits for its tasks, which a thread of another runtime must not do.
-        if let Some(runtime) = self.runtime.take() {
+        if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
     }

@@ -40,6 +40,15 @@ fn a_wrong_password_and_a_wrong_database_are_told_in_one_line() {
     assert!(line.contains("127.0.0.1/postgres") && !line.contains("secret"), "{line}");
 }
 
+#[tokio::test]
+async fn an_engine_is_refused_and_dropped_within_another_runtime() {
+    refused("postgres://guest:secret@127.0.0.1:1/postgres?connect_timeout=1");
+    let Some(cluster) = cluster() else { return };
+    let rows = open(&cluster.database()).unwrap();
+    assert_eq!(rows.collections(), Ok(Vec::new()));
+    drop(rows);
+}
+
 #[test]
 fn a_schema_is_made_once_and_a_newer_one_is_refused() {
     let Some(cluster) = cluster() else { return };
