@@ -87,6 +87,9 @@ impl ServerError {
             Self::Store(StoreError::Engine { doing, .. }) => {
                 format!("the server cannot {doing}; its log says why")
             }
+            Self::Store(StoreError::Unavailable { doing, .. }) => {
+                format!("the server cannot {doing} at the moment; try again")
+            }
             // Names addresses of other servers.
             Self::Unreachable(_) => {
                 "a part of the blocks cannot be reached at the moment: ask again".to_owned()
@@ -134,9 +137,11 @@ fn store_code(error: &StoreError) -> RefusalCode {
         StoreError::Forked { .. } | StoreError::Overtaken => RefusalCode::Forked,
         StoreError::Width { .. } | StoreError::OtherKind { .. } => RefusalCode::WrongWidth,
         StoreError::UnknownBlob(_) => RefusalCode::UnknownBlob,
-        StoreError::TooMany { .. } => RefusalCode::TooLarge,
+        StoreError::TooMany { .. } | StoreError::TooLarge { .. } => RefusalCode::TooLarge,
         StoreError::Damaged { .. } => RefusalCode::Damaged,
         StoreError::Engine { .. } => RefusalCode::Storage,
+        StoreError::Unavailable { .. } => RefusalCode::Busy,
+        StoreError::Elsewhere { .. } => RefusalCode::Malformed,
         _ => RefusalCode::Internal,
     }
 }

@@ -23,7 +23,7 @@
 //! the time goes) · `error`.
 //!
 //! Cargo features: `http` puts it on a network (module `http`: TLS, tokens, limits, metrics),
-//! `durable` adds the maintenance of rows on disk, `slots` the paper's slot layout.
+//! `durable` adds the maintenance of rows on disk, `postgres` and `objects` that of rows in PostgreSQL, `slots` the paper's slot layout.
 //!
 //! # Non-goals
 //!
@@ -43,6 +43,7 @@ mod sessions;
 mod stages;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 #[cfg(feature = "slots")]
 use shard_protocol::OpenSlotsSession;
@@ -71,6 +72,10 @@ pub const SESSION_BYTES: usize = 256 << 20;
 /// Milliseconds of one core that scoring a request may take, unless told otherwise.
 pub const REQUEST_MILLISECONDS: usize = 2500;
 
+/// How long a revision is remembered where other processes may publish too: so much behind may be what a
+/// client is told beside an answer.
+const REVISION_AGE: Duration = Duration::from_secs(1);
+
 /// A server over an engine.
 pub struct Server {
     rows: Arc<dyn RowStore>,
@@ -88,10 +93,11 @@ pub struct Server {
 impl Server {
     /// Serves the rows of an engine, under limits on what it decodes.
     pub fn new(rows: Arc<dyn RowStore>, limits: Limits) -> Self {
+        let revisions = Revisions::new(rows.is_remote().then_some(REVISION_AGE));
         Self {
             rows,
             sessions: Sessions::new(SESSION_BYTES),
-            revisions: Revisions::default(),
+            revisions,
             blocks: Blocks::new(BLOCK_BYTES),
             peers: None,
             limits,
@@ -231,7 +237,8 @@ impl Server {
         Ok(held)
     }
 
-    /// The latest published revision of a collection.
+    /// The latest published revision of a collection; over an engine that other processes use too, as of
+    /// at most a second ago.
     pub fn revision(&self, collection: &CollectionName) -> Result<Revision, ServerError> {
         if let Some(known) = self.revisions.find(collection) {
             return Ok(known);

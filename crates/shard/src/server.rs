@@ -2,7 +2,8 @@
 //!
 //! [`ServerOptions::start`] serves a directory. The directory also holds the [`TokenFile`], the
 //! certificate and snapshots; [`RedbRows`] opens the rows of a server that does not run, for
-//! compaction and snapshots, and [`verify`] checks them.
+//! compaction and snapshots, and [`verify`] checks them. With the cargo feature `cluster`, rows and blobs may be
+//! in PostgreSQL and an object store instead ([`Storage`]), and any number of servers use the same ones.
 
 use std::fs::DirBuilder;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -12,16 +13,19 @@ use std::sync::Arc;
 use getrandom::SysRng;
 use rand_core::UnwrapErr;
 use shard_protocol::Limits;
-use shard_server::Server;
 pub use shard_server::http::{
     HttpOptions, NewToken, Running, Scope, StartError, Tls, TlsError, Token, TokenError, TokenFile,
     TokenLimits, TokenRecord,
 };
 use shard_server::http::{Service, Tokens, start};
 pub use shard_server::{BLOCK_BYTES, SESSION_BYTES};
+use shard_server::{Maintenance, Server};
+use shard_store::RowStore;
 pub use shard_store::{
     Compaction, RedbRows, Snapshot, StoreError, StoreOptions, Verification, verify,
 };
+#[cfg(feature = "cluster")]
+pub use shard_store::{DatabaseAddress, Objects, PostgresOptions, PostgresRows};
 
 use crate::Error;
 
@@ -36,6 +40,8 @@ pub const DEFAULT_PORT: u16 = 7443;
 pub struct ServerOptions {
     /// Rows, tokens, certificate, snapshots; made if need be, for nobody else to read.
     pub directory: PathBuf,
+    /// Where rows and blobs are.
+    pub storage: Storage,
     /// Where to listen; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Where the certificate comes from.
@@ -48,6 +54,22 @@ pub struct ServerOptions {
     pub block_bytes: usize,
     /// Limits and manners on the network.
     pub http: HttpOptions,
+}
+
+/// Where rows and blobs are.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum Storage {
+    /// In a file of the server's directory.
+    #[default]
+    Directory,
+    /// In PostgreSQL, for several servers over the same ones.
+    #[cfg(feature = "cluster")]
+    Postgres {
+        /// The database.
+        address: DatabaseAddress,
+        /// Where large blobs are, as [`Objects::open`] takes it; in the database without.
+        objects: Option<String>,
+    },
 }
 
 /// Where the certificate comes from.
@@ -74,6 +96,7 @@ impl ServerOptions {
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
+            storage: Storage::default(),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)),
             certificate: Certificate::Made { names: Vec::new() },
             session_bytes: SESSION_BYTES,
@@ -119,19 +142,18 @@ impl ServerOptions {
         let address = self.listen;
         let listener =
             TcpListener::bind(address).map_err(|source| Error::Listen { address, source })?;
-        let store = StoreOptions { cache_bytes: self.cache_bytes, ..StoreOptions::default() };
-        let rows = Arc::new(RedbRows::open(&self.directory, store)?);
+        let (rows, maintenance) = self.open_storage()?;
         let limits = Limits { bytes: self.http.body_bytes, rows: MOST_ROWS, ..Limits::default() };
         let tokens = Tokens::open(TokenFile::of(&self.directory))?;
         let open = !tokens.are_required();
-        let server = Server::new(rows.clone(), limits)
+        let server = Server::new(rows, limits)
             .with_session_bytes(self.session_bytes)
             .with_block_bytes(self.block_bytes);
         let running = start(
             listener,
             Service {
                 server,
-                maintenance: rows,
+                maintenance,
                 tokens,
                 tls,
                 snapshots: self.directory.join("snapshots"),
@@ -143,6 +165,24 @@ impl ServerOptions {
             tracing::warn!("no tokens: whoever can reach this loopback address may read and write");
         }
         Ok(running)
+    }
+
+    fn open_storage(&self) -> Result<(Arc<dyn RowStore>, Arc<dyn Maintenance>), Error> {
+        match &self.storage {
+            Storage::Directory => {
+                let cache_bytes = self.cache_bytes;
+                let options = StoreOptions { cache_bytes, ..StoreOptions::default() };
+                let rows = Arc::new(RedbRows::open(&self.directory, options)?);
+                Ok((rows.clone(), rows))
+            }
+            #[cfg(feature = "cluster")]
+            Storage::Postgres { address, objects } => {
+                let objects = objects.as_deref().map(Objects::open).transpose()?;
+                let options = PostgresOptions { objects, ..PostgresOptions::default() };
+                let rows = Arc::new(PostgresRows::open(address, options)?);
+                Ok((rows.clone(), rows))
+            }
+        }
     }
 }
 

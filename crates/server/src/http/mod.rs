@@ -70,6 +70,9 @@ use workers::Workers;
 /// How often buffers of figures are emptied.
 const METRICS_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Requests that wait for an engine on another machine at a time: as many as it has connections.
+const FETCHERS: usize = 16;
+
 /// Time for the last bytes of an answer to leave the buffers of TLS, which has copies of its own.
 const LAST_BYTES: Duration = Duration::from_millis(500);
 
@@ -130,6 +133,8 @@ struct Shared {
     snapshots: PathBuf,
     options: HttpOptions,
     workers: Workers,
+    /// For what only waits for an engine on another machine; none where the engine is here.
+    fetchers: Option<Workers>,
     /// For changes, which the engine takes one at a time anyway: they wait for the disk, and
     /// searches must not wait with them.
     writer: Workers,
@@ -190,6 +195,8 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
     let metrics = Arc::new(Metrics::new());
     let doorkeeper = Doorkeeper::new(&options, metrics.clone());
     let threads = options.threads_per_request;
+    let remote = server.rows().is_remote();
+    let fetchers = || Workers::new("fetcher", FETCHERS, 1, options.queue);
     let shared = Arc::new(Shared {
         address,
         server,
@@ -198,6 +205,7 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
         tokens,
         snapshots,
         workers: Workers::new("worker", options.workers, threads, options.queue)?,
+        fetchers: remote.then(fetchers).transpose()?,
         writer: Workers::new("writer", 1, threads, options.queue)?,
         budget: Budget::new(options.held_bytes),
         doorkeeper: doorkeeper.clone(),
@@ -425,6 +433,17 @@ async fn around(State(shared): State<Arc<Shared>>, request: Request, next: Next)
     response
 }
 
+/// Has the engine delete what nobody names any longer.
+async fn sweep(shared: &Arc<Shared>) {
+    let maintenance = shared.maintenance.clone();
+    match tokio::task::spawn_blocking(move || maintenance.sweep()).await {
+        Ok(Ok(0)) => {}
+        Ok(Ok(objects)) => tracing::info!(objects, "swept"),
+        Ok(Err(error)) => tracing::error!(%error, "a sweep failed; will be tried again"),
+        Err(_) => tracing::error!("a sweep panicked"),
+    }
+}
+
 /// Compacts when the engine wants it, and keeps figures small.
 async fn keep_up(shared: Arc<Shared>) {
     let every = shared.options.compaction_interval;
@@ -437,6 +456,7 @@ async fn keep_up(shared: Arc<Shared>) {
             continue;
         }
         asked = Instant::now();
+        sweep(&shared).await;
         if !shared.maintenance.needs_compaction() {
             continue;
         }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use shard_protocol::{DecodeError, Refusal, RefusalCode};
 
+use shard_store::StoreError;
+
 use crate::ServerError;
 
 /// Seconds after which a busy server may be asked again, where it cannot know better.
@@ -84,7 +86,11 @@ impl From<ServerError> for Refused {
         ) {
             tracing::warn!(%error, "a request failed");
         }
-        Self { refusal: error.refusal(), retry_after: None }
+        let unavailable = matches!(error, ServerError::Store(StoreError::Unavailable { .. }));
+        if unavailable {
+            tracing::warn!(%error, "the engine is not there");
+        }
+        Self { refusal: error.refusal(), retry_after: unavailable.then_some(RETRY_SECONDS) }
     }
 }
 

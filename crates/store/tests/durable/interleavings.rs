@@ -182,7 +182,6 @@ fn everything(rows: &dyn RowStore) -> String {
             text += &format!("{:?}", rows.blob(&name, &blob(number)));
         }
         for epoch in (1..4).map(Epoch) {
-            text += &format!("{:?}", rows.width(&name, epoch));
             text += &format!("{:?}", rows.statistics(&name, epoch));
             text += &format!("{:?}", rows.macs(&name, epoch, None, 5));
             text += &format!("{:?}", rows.macs(&name, epoch, Some(RowHandle(4)), 100));

@@ -6,6 +6,7 @@ fn blob(text: &str) -> (BlobName, Vec<u8>) {
     (text.parse().unwrap(), text.as_bytes().to_vec())
 }
 
+/// Many blobs are stored at once.
 pub fn many_blobs_are_stored_at_once(rows: &dyn RowStore) {
     let main = main_collection();
     rows.put_blob(&main, &blob("b").0, b"old").unwrap();
@@ -30,6 +31,7 @@ fn of_blocks(epoch: Epoch, blocks: u64) -> Vec<EpochState> {
     vec![EpochState { epoch, width: 384, rows: 0, blocks }]
 }
 
+/// Blocks are activated by the rules of rows and keep blobs.
 pub fn blocks_are_activated_by_the_rules_of_rows_and_keep_blobs(rows: &dyn RowStore) {
     let main = main_collection();
     let first = step(None, 1, FIRST);
@@ -69,6 +71,7 @@ pub fn blocks_are_activated_by_the_rules_of_rows_and_keep_blobs(rows: &dyn RowSt
     assert_eq!(rows.blob(&main, &blob("block.a").0).unwrap(), b"block.a");
 }
 
+/// An epoch holds rows or blocks and not both.
 pub fn an_epoch_holds_rows_or_blocks_and_not_both(rows: &dyn RowStore) {
     fill(rows);
     let main = main_collection();
@@ -91,6 +94,7 @@ pub fn an_epoch_holds_rows_or_blocks_and_not_both(rows: &dyn RowStore) {
     assert_eq!(first(rows, Epoch(5), 10, 1), Ok(8));
 }
 
+/// A reset and a drop forget blocks.
 pub fn a_reset_and_a_drop_forget_blocks(rows: &dyn RowStore) {
     let main = main_collection();
     let first = step(None, 1, FIRST);
