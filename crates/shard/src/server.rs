@@ -13,19 +13,19 @@ use std::sync::Arc;
 use getrandom::SysRng;
 use rand_core::UnwrapErr;
 use shard_protocol::Limits;
+use shard_server::http::{ClusterOptions, Service, Tokens, start};
 pub use shard_server::http::{
     HttpOptions, NewToken, Running, Scope, StartError, Tls, TlsError, Token, TokenError, TokenFile,
     TokenLimits, TokenRecord,
 };
-use shard_server::http::{Service, Tokens, start};
 pub use shard_server::{BLOCK_BYTES, SESSION_BYTES};
 use shard_server::{Maintenance, Server};
-use shard_store::RowStore;
 pub use shard_store::{
     Compaction, RedbRows, Snapshot, StoreError, StoreOptions, Verification, verify,
 };
 #[cfg(feature = "cluster")]
 pub use shard_store::{DatabaseAddress, Objects, PostgresOptions, PostgresRows};
+use shard_store::{Members, RowStore};
 
 use crate::Error;
 
@@ -42,6 +42,8 @@ pub struct ServerOptions {
     pub directory: PathBuf,
     /// Where rows and blobs are.
     pub storage: Storage,
+    /// How servers over one database work together.
+    pub peers: PeerOptions,
     /// Where to listen; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Where the certificate comes from.
@@ -72,6 +74,24 @@ pub enum Storage {
     },
 }
 
+/// How servers over one database work together: each holds a share of the blocks of blind collections, and any
+/// of them answers for all.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerOptions {
+    /// Where the others are listened to; a free port of the address of clients without.
+    pub listen: Option<SocketAddr>,
+    /// Where the others reach this server, `host:port`; where it listens without.
+    pub advertise: Option<String>,
+    /// How many servers hold each block: one or two.
+    pub replicas: usize,
+}
+
+impl Default for PeerOptions {
+    fn default() -> Self {
+        Self { listen: None, advertise: None, replicas: 1 }
+    }
+}
+
 /// Where the certificate comes from.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Certificate {
@@ -97,6 +117,7 @@ impl ServerOptions {
         Self {
             directory: directory.into(),
             storage: Storage::default(),
+            peers: PeerOptions::default(),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)),
             certificate: Certificate::Made { names: Vec::new() },
             session_bytes: SESSION_BYTES,
@@ -142,7 +163,8 @@ impl ServerOptions {
         let address = self.listen;
         let listener =
             TcpListener::bind(address).map_err(|source| Error::Listen { address, source })?;
-        let (rows, maintenance) = self.open_storage()?;
+        let Opened { rows, maintenance, members } = self.open_storage()?;
+        let cluster = members.map(|members| self.cluster(members)).transpose()?;
         let limits = Limits { bytes: self.http.body_bytes, rows: MOST_ROWS, ..Limits::default() };
         let tokens = Tokens::open(TokenFile::of(&self.directory))?;
         let open = !tokens.are_required();
@@ -157,7 +179,7 @@ impl ServerOptions {
                 tokens,
                 tls,
                 snapshots: self.directory.join("snapshots"),
-                cluster: None,
+                cluster,
                 options: self.http,
             },
         )?;
@@ -167,23 +189,42 @@ impl ServerOptions {
         Ok(running)
     }
 
-    fn open_storage(&self) -> Result<(Arc<dyn RowStore>, Arc<dyn Maintenance>), Error> {
+    fn cluster(&self, members: Arc<dyn Members>) -> Result<ClusterOptions, Error> {
+        let PeerOptions { listen, advertise, replicas } = self.peers.clone();
+        let listen = listen.unwrap_or(SocketAddr::new(self.listen.ip(), 0));
+        if listen.ip().is_unspecified() && advertise.is_none() {
+            return Err(Error::Unreachable { listen });
+        }
+        let renewal = ClusterOptions::RENEWAL;
+        Ok(ClusterOptions { members, listen, advertise, replicas, renewal })
+    }
+
+    fn open_storage(&self) -> Result<Opened, Error> {
         match &self.storage {
             Storage::Directory => {
                 let cache_bytes = self.cache_bytes;
                 let options = StoreOptions { cache_bytes, ..StoreOptions::default() };
                 let rows = Arc::new(RedbRows::open(&self.directory, options)?);
-                Ok((rows.clone(), rows))
+                Ok(Opened { rows: rows.clone(), maintenance: rows, members: None })
             }
             #[cfg(feature = "cluster")]
             Storage::Postgres { address, objects } => {
                 let objects = objects.as_deref().map(Objects::open).transpose()?;
                 let options = PostgresOptions { objects, ..PostgresOptions::default() };
                 let rows = Arc::new(PostgresRows::open(address, options)?);
-                Ok((rows.clone(), rows))
+                let members = Some(rows.clone() as Arc<dyn Members>);
+                Ok(Opened { rows: rows.clone(), maintenance: rows, members })
             }
         }
     }
+}
+
+/// An engine that was opened.
+struct Opened {
+    rows: Arc<dyn RowStore>,
+    maintenance: Arc<dyn Maintenance>,
+    /// The leases of servers, where several may work on it.
+    members: Option<Arc<dyn Members>>,
 }
 
 /// Makes a token for a server's directory, which is made if need be. What is stored does not say

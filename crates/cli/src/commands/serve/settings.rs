@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 #[cfg(feature = "cluster")]
 use shard::server::DatabaseAddress;
-use shard::server::{Certificate, HttpOptions, ServerOptions, Storage};
+use shard::server::{Certificate, HttpOptions, PeerOptions, ServerOptions, Storage};
 
 use super::bounds::{KIB, MIB, bytes, count, not_zero, pause, time};
 use crate::args::positive;
@@ -66,6 +66,27 @@ fn storage(store: Option<StoreAddress>, objects: Option<String>) -> Result<Stora
     Ok(Storage::Postgres { address, objects })
 }
 
+/// How this server works beside others over the same database.
+fn peers(has_store: bool, set: &Settings) -> Result<PeerOptions> {
+    let given = [
+        ("peers-listen", set.peers_listen.is_some()),
+        ("peers-advertise", set.peers_advertise.is_some()),
+        ("replicas", set.replicas.is_some()),
+    ];
+    if let Some((name, _)) = given.iter().find(|(_, given)| *given && !has_store) {
+        bail!("{name} is for servers over one database: give --store postgres://... too");
+    }
+    let replicas = set.replicas.unwrap_or(1);
+    if !(1..=2).contains(&replicas) {
+        bail!("replicas must be 1 or 2, not {replicas}");
+    }
+    Ok(PeerOptions {
+        listen: set.peers_listen,
+        advertise: set.peers_advertise.clone(),
+        replicas: replicas.into(),
+    })
+}
+
 /// The variable that PostgreSQL's own programs take a password from.
 #[cfg(feature = "cluster")]
 const POSTGRES_PASSWORD: &str = "PGPASSWORD";
@@ -108,6 +129,16 @@ settings! {
     /// file:///directory; credentials come from the environment
     #[arg(value_name = "URL", env = "SHARD_OBJECTS")]
     objects: String,
+    /// Address to listen on for other servers over the same database [default: a free port of the address
+    /// for clients]
+    #[arg(value_name = "ADDRESS:PORT")]
+    peers_listen: SocketAddr,
+    /// Where the other servers reach this one, if that is another address
+    #[arg(value_name = "HOST:PORT")]
+    peers_advertise: String,
+    /// How many servers hold each block of blind collections: 1 or 2 [default: 1]
+    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=2))]
+    replicas: u8,
     /// Serve without TLS; loopback addresses only
     #[arg(
         num_args = 0..=1,
@@ -249,6 +280,7 @@ impl Settings {
         };
         let server = ServerOptions {
             directory: server.directory,
+            peers: peers(set.store.is_some(), &set)?,
             storage: storage(set.store, set.objects)?,
             listen: set.listen.unwrap_or(server.listen),
             certificate,
