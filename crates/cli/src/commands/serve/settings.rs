@@ -67,7 +67,8 @@ fn storage(store: Option<StoreAddress>, objects: Option<String>) -> Result<Stora
 }
 
 /// How this server works beside others over the same database.
-fn peers(has_store: bool, set: &Settings) -> Result<PeerOptions> {
+fn peers(set: &Settings) -> Result<PeerOptions> {
+    let has_store = set.store.is_some();
     let given = [
         ("peers-listen", set.peers_listen.is_some()),
         ("peers-advertise", set.peers_advertise.is_some()),
@@ -272,6 +273,7 @@ impl Settings {
         let set = self.or(file);
         let server = ServerOptions::new(directory);
         let defaults = &server.http;
+        let peers = peers(&set)?;
         let certificate = match (set.tls_cert, set.tls_key) {
             _ if set.plain == Some(true) => Certificate::None,
             (Some(certificate), Some(key)) => Certificate::Given { certificate, key },
@@ -280,7 +282,7 @@ impl Settings {
         };
         let server = ServerOptions {
             directory: server.directory,
-            peers: peers(set.store.is_some(), &set)?,
+            peers,
             storage: storage(set.store, set.objects)?,
             listen: set.listen.unwrap_or(server.listen),
             certificate,
