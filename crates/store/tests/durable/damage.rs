@@ -73,7 +73,9 @@ fn wherever_a_bit_flips_it_is_reported_or_the_rows_are_still_right() {
         };
         for handle in (0..ROWS).filter(|handle| *handle != 5) {
             match fetch(&rows, EPOCH, [handle]) {
-                Ok(row) => assert_eq!(*row.rows[0][0], coordinates(handle, 0, WIDTH)[..], "byte {at}"),
+                Ok(row) => {
+                    assert_eq!(*row.rows[0][0], coordinates(handle, 0, WIDTH)[..], "byte {at}")
+                }
                 Err(error) => {
                     assert!(!found.is_sound(), "byte {at}: {error}, and the check says nothing");
                 }
