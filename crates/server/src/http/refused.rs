@@ -12,6 +12,10 @@ use crate::ServerError;
 /// Seconds after which a busy server may be asked again, where it cannot know better.
 const RETRY_SECONDS: u64 = 1;
 
+/// Seconds after which a server may be asked again whose engine went away. Clients ask five times more, and a
+/// database that fails over takes some twenty seconds.
+const ENGINE_SECONDS: u64 = 5;
+
 /// A refusal with what HTTP adds to it.
 #[derive(Debug)]
 pub(super) struct Refused {
@@ -90,7 +94,7 @@ impl From<ServerError> for Refused {
         if unavailable {
             tracing::warn!(%error, "the engine is not there");
         }
-        Self { refusal: error.refusal(), retry_after: unavailable.then_some(RETRY_SECONDS) }
+        Self { refusal: error.refusal(), retry_after: unavailable.then_some(ENGINE_SECONDS) }
     }
 }
 

@@ -25,6 +25,9 @@ const READING: &str = "read a blob";
 /// SHA-256 of an object's bytes, by which it is found.
 pub(super) type ObjectKey = [u8; 32];
 
+/// A value of a column that may be null.
+type Column<'a> = Option<&'a [u8]>;
+
 /// A blob on its way into the database.
 pub(super) struct Put<'a> {
     pub(super) name: &'a BlobName,
@@ -202,7 +205,7 @@ async fn name_all(
     let new: Vec<&Put<'_>> = puts.iter().filter(|put| put.kept().is_none()).collect();
     let names: Vec<&str> = new.iter().map(|put| put.name.as_str()).collect();
     let lengths: Vec<i64> = new.iter().map(|put| put.length as i64).collect();
-    let (bytes, objects): (Vec<Option<&[u8]>>, Vec<Option<&[u8]>>) =
+    let (bytes, objects): (Vec<Column<'_>>, Vec<Column<'_>>) =
         new.iter().map(|put| put.columns()).unzip();
     let replaced = "INSERT INTO shard.loose_objects (object, noted) \
                     SELECT b.object, max(clock_timestamp()) FROM shard.blobs b \
@@ -253,7 +256,7 @@ impl Put<'_> {
     }
 
     /// The columns `bytes` and `object`.
-    fn columns(&self) -> (Option<&[u8]>, Option<&[u8]>) {
+    fn columns(&self) -> (Column<'_>, Column<'_>) {
         match &self.content {
             Content::Bytes(bytes) => (Some(bytes), None),
             Content::Written(key) | Content::Kept(key) => (None, Some(key)),

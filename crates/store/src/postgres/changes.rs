@@ -40,7 +40,7 @@ impl Columns {
         for (at, (row, mac)) in rows.into_iter().zip(macs).enumerate() {
             if last[&row.handle] == at {
                 columns.handles.push(ordered(row.handle.0));
-                columns.cells.push(ordered((*row.cell).0));
+                columns.cells.push(ordered(row.cell.0));
                 columns.macs.push(mac.0.to_vec());
                 let bytes = row.coordinates.iter().flat_map(|z| z.to_le_bytes());
                 columns.coordinates.push(bytes.collect());
