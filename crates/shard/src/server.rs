@@ -72,6 +72,9 @@ pub enum Storage {
     },
 }
 
+/// An engine, and its maintenance.
+type Opened = (Arc<dyn RowStore>, Arc<dyn Maintenance>);
+
 /// Where the certificate comes from.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Certificate {
@@ -166,7 +169,7 @@ impl ServerOptions {
         Ok(running)
     }
 
-    fn open_storage(&self) -> Result<(Arc<dyn RowStore>, Arc<dyn Maintenance>), Error> {
+    fn open_storage(&self) -> Result<Opened, Error> {
         match &self.storage {
             Storage::Directory => {
                 let cache_bytes = self.cache_bytes;
