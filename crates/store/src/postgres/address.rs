@@ -33,7 +33,7 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 /// database.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DatabaseAddress {
-    config: Config,
+    config: Box<Config>,
     authorities: Option<PathBuf>,
 }
 
@@ -89,7 +89,7 @@ impl DatabaseAddress {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT);
         }
-        Ok(Self { config, authorities })
+        Ok(Self { config: Box::new(config), authorities })
     }
 
     pub(super) fn config(&self) -> &Config {

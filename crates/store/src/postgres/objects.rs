@@ -102,7 +102,15 @@ impl Objects {
         let first = async { self.store.list(Some(&self.prefix)).next().await.transpose() };
         let looked = timeout(PATIENCE, first).await.map_err(|_| late(OPENING))?;
         looked.map(drop).map_err(|error| {
-            let reason = format!("{}: {}", self.shown, innermost(&error));
+            let what = match (&error, innermost(&error)) {
+                (Error::NotFound { .. }, _) => "there is no such bucket".to_owned(),
+                (_, said) if said.contains("NoSuchBucket") => "there is no such bucket".to_owned(),
+                (Error::PermissionDenied { .. } | Error::Unauthenticated { .. }, _) => {
+                    "it refuses the credentials of the environment".to_owned()
+                }
+                (_, said) => said,
+            };
+            let reason = format!("{}: {what}", self.shown);
             StoreError::Engine { doing: OPENING, reason }
         })
     }
