@@ -49,6 +49,8 @@ pub(crate) struct Held {
     commit: CommitName,
     names: Vec<[u8; 16]>,
     blocks: Vec<Arc<HeldBlock>>,
+    /// The numbers of the blocks of every cell, checks included, where blocks are grouped by cell.
+    cells: Option<Vec<Vec<u32>>>,
     evaluator: Evaluator,
     passes: Passes<PreparedQuery>,
     records: Option<HeldRecords>,
@@ -163,11 +165,22 @@ impl Blocks {
             commit,
             names: list.names().to_vec(),
             blocks,
+            cells: list.cells().map(by_cell),
             evaluator: Evaluator::new(*list.shape()),
             passes: Passes::new(self.tally.clone()),
             records,
         })
     }
+}
+
+/// The numbers of the blocks of every cell, in ascending order.
+fn by_cell(cells: &[u32]) -> Vec<Vec<u32>> {
+    let count = cells.iter().max().map_or(0, |&last| last as usize + 1);
+    let mut numbers = vec![Vec::new(); count];
+    for (number, &cell) in (0..).zip(cells) {
+        numbers[cell as usize].push(number);
+    }
+    numbers
 }
 
 #[cfg(test)]

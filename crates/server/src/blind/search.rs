@@ -1,4 +1,4 @@
-//! Searches: every block of a commit is multiplied with every query.
+//! Searches: every block of a commit, or of the cells that are asked for, is multiplied with every query.
 
 use std::sync::Arc;
 
@@ -18,8 +18,9 @@ const RESIDUE_SECONDS: f64 = 0.55e-9;
 const PART: usize = 32;
 
 impl Server {
-    /// Scores all blocks of a commit for the queries of a message, or multiplies all its records with
-    /// them. Searches of a commit that come while others are computed share a pass over its blocks.
+    /// Scores all blocks of a commit, or those of the cells that are asked for, for the queries of a message,
+    /// or multiplies all its records with them. Searches of all blocks that come while others are computed
+    /// share a pass over them.
     pub fn search(
         &self,
         collection: &CollectionName,
@@ -39,11 +40,16 @@ impl Server {
         if query.table() == Table::Records {
             return self.fetch_in_stages(&held, query, stages);
         }
-        self.admit_search(&held, query.queries().len())?;
+        let asked = query.cells().map(|cells| held.blocks_of(cells)).transpose()?;
+        let blocks = asked.as_ref().map_or(held.blocks.len(), Vec::len);
+        self.admit_search(&held, blocks, query.queries().len())?;
         timed(&mut stages.score, || {
             let prepare = |bytes: &Vec<u8>| held.evaluator.prepare(bytes);
             let queries: Vec<PreparedQuery> =
                 query.queries().iter().map(prepare).collect::<Result<_, _>>()?;
+            if let Some(numbers) = asked.filter(|numbers| numbers.len() < held.blocks.len()) {
+                return Ok(BlindAnswer::new(held.answer_blocks(&numbers, &queries)));
+            }
             let parts = held.blocks.len().div_ceil(PART);
             let work = |part: usize, queries: &[&PreparedQuery]| {
                 let blocks = held.blocks.chunks(PART).nth(part).expect("as many as there are");
@@ -65,10 +71,10 @@ impl Server {
         self.has_own_pools || rayon::current_thread_index().is_none()
     }
 
-    /// Refuses a search that would take too long, or whose answer would.
-    fn admit_search(&self, held: &Held, queries: usize) -> Result<(), ServerError> {
-        let residues = held.blocks.len() * held.shape().tiles() * DEGREE;
-        self.admit_products(residues, queries, held.shape().answer_bytes(held.blocks.len()))
+    /// Refuses a search of so many blocks that would take too long, or whose answer would.
+    fn admit_search(&self, held: &Held, blocks: usize, queries: usize) -> Result<(), ServerError> {
+        let residues = blocks * held.shape().tiles() * DEGREE;
+        self.admit_products(residues, queries, held.shape().answer_bytes(blocks))
     }
 
     /// Refuses products of queries with so many residues that would take too long, or whose answers of so
@@ -108,6 +114,37 @@ impl Server {
         let _changing = self.blocks.change(collection);
         expect(&self.rows.describe(collection)?, collection, epoch, commit)?;
         self.load_held(collection, epoch, commit)
+    }
+}
+
+impl Held {
+    /// The numbers of the blocks of some cells, checks included, in the order of the list.
+    fn blocks_of(&self, cells: &[u32]) -> Result<Vec<u32>, ServerError> {
+        let invalid = |what| ServerError::from(DecodeError::Invalid(what));
+        let all = self.cells.as_ref();
+        let all = all.ok_or_else(|| invalid("cells of a collection without cells"))?;
+        let mut numbers = Vec::new();
+        for &cell in cells {
+            let of_cell = all.get(cell as usize).filter(|numbers| !numbers.is_empty());
+            let of_cell = of_cell.ok_or_else(|| invalid("a cell that has no blocks"))?;
+            numbers.extend_from_slice(of_cell);
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// The answers of some blocks of the commit to queries, block after block in the order of the numbers,
+    /// on all cores and without waiting for other searches.
+    ///
+    /// # Panics
+    /// If there is no block of a number.
+    pub(crate) fn answer_blocks(&self, numbers: &[u32], queries: &[PreparedQuery]) -> Vec<Vec<u8>> {
+        let parts: Vec<&[u32]> = numbers.chunks(PART).collect();
+        let work = |part: usize, queries: &[&PreparedQuery]| {
+            let blocks = parts[part].iter().map(|&number| &self.blocks[number as usize].value);
+            self.evaluator.answer_part(&blocks.collect::<Vec<_>>(), queries)
+        };
+        self.passes.alone(queries, parts.len(), work)
     }
 }
 
