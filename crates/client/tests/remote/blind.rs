@@ -182,7 +182,7 @@ fn a_batch_finds_what_single_searches_find_in_messages_of_eight() {
         let sent = served.take_seen();
         assert_eq!(sent.len(), messages, "{sent:?}");
     }
-    let narrow = shard_geometry::VectorSet::new(3, vec![1.0; 9]).unwrap();
+    let narrow = VectorSet::new(3, vec![1.0; 9]).unwrap();
     let each = |_, _| ControlFlow::Continue(());
     searcher.search_many(&collection, &narrow, &all(), 1, each).unwrap_err();
     assert!(served.take_seen().is_empty(), "what does not fit is not sent");
