@@ -10,6 +10,7 @@ mod backup;
 mod batch;
 mod blind;
 mod blind_alarms;
+mod blind_cells;
 mod blind_lies;
 mod blind_publish;
 mod claims;

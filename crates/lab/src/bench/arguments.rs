@@ -252,7 +252,7 @@ pub struct Serve {
     pub ramp: Option<usize>,
     /// Cells whose documents are considered [default: all]
     #[arg(long, value_name = "CELLS", value_parser = positive)]
-    pub nprobe: Option<usize>,
+    pub probe: Option<usize>,
     /// Connections that the clients share
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = positive)]
     pub connections: usize,

@@ -63,6 +63,8 @@ pub(crate) struct Held {
     blocks: Vec<Option<Arc<HeldBlock>>>,
     /// Which blocks this server answers as long as all others are there.
     own: Vec<u32>,
+    /// The numbers of the blocks of every cell, checks included, where blocks are grouped by cell.
+    cells: Option<Vec<Vec<u32>>>,
     evaluator: Evaluator,
     passes: Passes<PreparedQuery>,
     records: Option<HeldRecords>,
@@ -226,11 +228,22 @@ impl Blocks {
             names: list.names().to_vec(),
             blocks,
             own,
+            cells: list.cells().map(by_cell),
             evaluator: Evaluator::new(*list.shape()),
             passes: Passes::new(self.tally.clone()),
             records,
         })
     }
+}
+
+/// The numbers of the blocks of every cell, in ascending order.
+fn by_cell(cells: &[u32]) -> Vec<Vec<u32>> {
+    let count = cells.iter().max().map_or(0, |&last| last as usize + 1);
+    let mut numbers = vec![Vec::new(); count];
+    for (number, &cell) in (0..).zip(cells) {
+        numbers[cell as usize].push(number);
+    }
+    numbers
 }
 
 #[cfg(test)]

@@ -96,20 +96,22 @@ impl Server {
         Ok(BlindAnswer::new(answers).encode())
     }
 
-    /// The answers to a search, of which others compute their shares.
+    /// The answers of some units to a search, of which others compute their shares: unit after unit, in rising
+    /// order.
     pub(super) fn answer_together(
         &self,
         peers: &dyn Peers,
         collection: &CollectionName,
         held: &Arc<Held>,
         query: &BlindQuery,
+        units: &[u32],
     ) -> Result<Vec<Vec<u8>>, ServerError> {
         let table = query.table();
-        let units = held.units(table)?;
         let each = held.unit_bytes(table)?;
         let message = query.encode();
-        let mut answers = vec![vec![0; units * each]; query.queries().len()];
-        let mut left: Vec<u32> = (0..units as u32).collect();
+        let mut answers = vec![vec![0; units.len() * each]; query.queries().len()];
+        let mut put = |some: &[u32], parts: &[Vec<u8>]| put(&mut answers, units, some, each, parts);
+        let mut left = units.to_vec();
         let mut reason = None;
         for _ in 0..ATTEMPTS {
             let view = peers.view();
@@ -124,7 +126,7 @@ impl Server {
                 .collect();
             let own = parts.get(&view.me()).map(|units| -> Result<(), ServerError> {
                 let held = self.with_units(collection, held.clone(), table, units)?;
-                put(&mut answers, units, each, &self.products(&held, query, units)?);
+                put(units, &self.products(&held, query, units)?);
                 Ok(())
             });
             left.clear();
@@ -136,7 +138,7 @@ impl Server {
                         .map_err(|error| PeerError::Unreachable(error.to_string()))
                 });
                 match answer {
-                    Ok(answer) => put(&mut answers, units, each, answer.answers()),
+                    Ok(answer) => put(units, answer.answers()),
                     Err(PeerError::Refused(refusal)) => {
                         refused = refused.or(Some(ServerError::Peer(refusal)));
                     }
@@ -174,11 +176,12 @@ fn divided(
     parts
 }
 
-/// Puts the parts of some units where they belong.
-fn put(answers: &mut [Vec<u8>], units: &[u32], each: usize, parts: &[Vec<u8>]) {
+/// Puts the parts of some units where they belong in the answers of all that are asked for.
+fn put(answers: &mut [Vec<u8>], all: &[u32], some: &[u32], each: usize, parts: &[Vec<u8>]) {
     for (answer, part) in answers.iter_mut().zip(parts) {
-        for (&unit, part) in units.iter().zip(part.chunks_exact(each)) {
-            answer[unit as usize * each..][..each].copy_from_slice(part);
+        for (unit, part) in some.iter().zip(part.chunks_exact(each)) {
+            let at = all.binary_search(unit).expect("one of those that are asked for");
+            answer[at * each..][..each].copy_from_slice(part);
         }
     }
 }
@@ -201,7 +204,7 @@ mod tests {
     #[test]
     fn parts_are_put_where_the_list_has_them() {
         let mut answers = vec![vec![0; 8]; 2];
-        put(&mut answers, &[1, 3], 2, &[vec![1, 2, 3, 4], vec![5, 6, 7, 8]]);
+        put(&mut answers, &[2, 4, 6, 9], &[4, 9], 2, &[vec![1, 2, 3, 4], vec![5, 6, 7, 8]]);
         assert_eq!(answers, [[0, 0, 1, 2, 0, 0, 3, 4], [0, 0, 5, 6, 0, 0, 7, 8]]);
     }
 }

@@ -1,4 +1,4 @@
-//! Searches: every block of a commit is multiplied with every query.
+//! Searches: every block of a commit, or of the cells that are asked for, is multiplied with every query.
 
 use std::sync::Arc;
 
@@ -18,8 +18,9 @@ const RESIDUE_SECONDS: f64 = 0.55e-9;
 const PART: usize = 32;
 
 impl Server {
-    /// Scores all blocks of a commit for the queries of a message, or multiplies all its records with
-    /// them. Searches of a commit that come while others are computed share a pass over its blocks.
+    /// Scores all blocks of a commit, or those of the cells that are asked for, for the queries of a message,
+    /// or multiplies all its records with them. Searches of all blocks that come while others are computed
+    /// share a pass over them.
     pub fn search(
         &self,
         collection: &CollectionName,
@@ -36,16 +37,17 @@ impl Server {
     ) -> Result<BlindAnswer, ServerError> {
         let (epoch, commit) = (query.epoch(), query.commit());
         let held = timed(&mut stages.engine, || self.searched(collection, epoch, commit))?;
+        let units = match query.cells() {
+            Some(cells) => held.blocks_of(cells)?,
+            None => (0..held.units(query.table())? as u32).collect(),
+        };
         match query.table() {
-            Table::Rows => self.admit_search(&held, query.queries().len())?,
+            Table::Rows => self.admit_search(&held, units.len(), query.queries().len())?,
             Table::Records => self.admit_fetch(held.records()?, query.queries().len())?,
         }
         let answers = timed(&mut stages.score, || match &self.peers {
-            Some(peers) => self.answer_together(&**peers, collection, &held, query),
-            None => {
-                let units = held.units(query.table())?;
-                self.products(&held, query, &(0..units as u32).collect::<Vec<_>>())
-            }
+            Some(peers) => self.answer_together(&**peers, collection, &held, query, &units),
+            None => self.products(&held, query, &units),
         })?;
         Ok(BlindAnswer::new(answers))
     }
@@ -96,10 +98,10 @@ impl Server {
         self.has_own_pools || rayon::current_thread_index().is_none()
     }
 
-    /// Refuses a search that would take too long, or whose answer would.
-    fn admit_search(&self, held: &Held, queries: usize) -> Result<(), ServerError> {
-        let residues = held.blocks.len() * held.shape().tiles() * DEGREE;
-        self.admit_products(residues, queries, held.shape().answer_bytes(held.blocks.len()))
+    /// Refuses a search of so many blocks that would take too long, or whose answer would.
+    fn admit_search(&self, held: &Held, blocks: usize, queries: usize) -> Result<(), ServerError> {
+        let residues = blocks * held.shape().tiles() * DEGREE;
+        self.admit_products(residues, queries, held.shape().answer_bytes(blocks))
     }
 
     /// Refuses products of queries with so many residues that would take too long, or whose answers of so
@@ -139,6 +141,23 @@ impl Server {
         let _changing = self.blocks.change(collection);
         expect(&self.rows.describe(collection)?, collection, epoch, commit)?;
         self.load_held(collection, epoch, commit)
+    }
+}
+
+impl Held {
+    /// The numbers of the blocks of some cells, checks included, in the order of the list.
+    fn blocks_of(&self, cells: &[u32]) -> Result<Vec<u32>, ServerError> {
+        let invalid = |what| ServerError::from(DecodeError::Invalid(what));
+        let all = self.cells.as_ref();
+        let all = all.ok_or_else(|| invalid("cells of a collection without cells"))?;
+        let mut numbers = Vec::new();
+        for &cell in cells {
+            let of_cell = all.get(cell as usize).filter(|numbers| !numbers.is_empty());
+            let of_cell = of_cell.ok_or_else(|| invalid("a cell that has no blocks"))?;
+            numbers.extend_from_slice(of_cell);
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
     }
 }
 
