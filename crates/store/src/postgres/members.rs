@@ -101,8 +101,8 @@ async fn listen(address: DatabaseAddress, tls: Tls, told: Sender<Told>) {
     loop {
         if let Ok((client, mut link)) = address.config().connect(tls.clone()).await {
             let asked = tokio::spawn(async move {
-                // It ends with this task, so the client is kept as long as something may come.
                 let listening = client.batch_execute(&format!("LISTEN {HEADS}")).await;
+                // In the task's result it lives as long as the task is remembered, and with it the connection.
                 (client, listening)
             });
             if told.send(Told::Missed).is_err() {
