@@ -39,7 +39,7 @@ use shard_protocol::Epoch;
 use super::arguments::Crash;
 use super::served::{Served, Site, shard};
 pub use check::{misscored, state};
-pub use ledger::{CELLS, Versions};
+pub use ledger::{CELLS, Versions, mix};
 use shard_cli::output::{Output, progress};
 pub use work::{FIRST, LATER, activate, publish, publish_rows};
 
