@@ -220,6 +220,31 @@ pub trait RowStore: Send + Sync {
     /// A sealed blob.
     fn blob(&self, collection: &CollectionName, name: &BlobName) -> Result<Vec<u8>, StoreError>;
 
+    /// The sealed blobs of the first names, `None` for one that is not there: at least of one name, and of as
+    /// many as have no more than `most_bytes` together. An engine on another machine brings them in few
+    /// round trips.
+    fn many_blobs(
+        &self,
+        collection: &CollectionName,
+        names: &[BlobName],
+        most_bytes: usize,
+    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let (mut blobs, mut bytes) = (Vec::new(), 0);
+        for name in names {
+            let blob = match self.blob(collection, name) {
+                Ok(sealed) => Some(sealed),
+                Err(StoreError::UnknownBlob(_)) => None,
+                Err(error) => return Err(error),
+            };
+            bytes += blob.as_ref().map_or(0, Vec::len);
+            if bytes > most_bytes && !blobs.is_empty() {
+                break;
+            }
+            blobs.push(blob);
+        }
+        Ok(blobs)
+    }
+
     /// Names and lengths of at most `most` of a collection's blobs, by name, from after a name on.
     fn blobs(
         &self,

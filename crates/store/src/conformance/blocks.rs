@@ -17,6 +17,26 @@ pub fn many_blobs_are_stored_at_once(rows: &dyn RowStore) {
     assert_eq!(rows.blob(&main, &blob("b").0).unwrap(), b"b");
 }
 
+/// Many blobs are read at once, as many as fit, and those that are not there are told.
+pub fn many_blobs_are_read_at_once_as_many_as_fit(rows: &dyn RowStore) {
+    let main = main_collection();
+    let names = ["block.a", "nothing", "c", "long"].map(|text| text.parse::<BlobName>().unwrap());
+    let unknown = StoreError::UnknownCollection(main.clone());
+    assert_eq!(rows.many_blobs(&main, &names, 1 << 20), Err(unknown));
+    let long = (names[3].clone(), vec![7; 100_000]);
+    rows.put_blobs(&main, &[blob("block.a"), blob("c"), long.clone()]).unwrap();
+    let found = [Some(b"block.a".to_vec()), None, Some(b"c".to_vec()), Some(long.1)];
+    let read = |names: &[BlobName], most| rows.many_blobs(&main, names, most).unwrap();
+    assert_eq!(read(&names, 1 << 20), found);
+    assert_eq!(read(&names, 100_008), found, "just as many");
+    assert_eq!(read(&names, 100_007), found[..3]);
+    assert_eq!(read(&names, 7), found[..2]);
+    assert_eq!(read(&names[3..], 7), found[3..], "at least one");
+    let twice = [names[2].clone(), names[0].clone(), names[2].clone()];
+    assert_eq!(read(&twice, 100), [found[2].clone(), found[0].clone(), found[2].clone()]);
+    assert!(read(&[], 100).is_empty());
+}
+
 /// Activates so many blocks of rows of width 384.
 fn activate_blocks(
     rows: &dyn RowStore,

@@ -23,7 +23,7 @@ use crate::{EpochStatistics, MOST_EPOCHS, MOST_FETCHED_BYTES, RowStore, StoreErr
 pub type Rule = fn(&dyn RowStore);
 
 /// Every rule with its name.
-pub const RULES: [(&str, Rule); 22] = [
+pub const RULES: [(&str, Rule); 23] = [
     ("rows_come_back_cell_by_cell", rows_come_back_cell_by_cell),
     ("a_fetch_of_too_many_bytes_is_refused", a_fetch_of_too_many_bytes_is_refused),
     (
@@ -73,6 +73,7 @@ pub const RULES: [(&str, Rule); 22] = [
         blobs_are_listed_by_page_in_the_order_of_their_names,
     ),
     ("many_blobs_are_stored_at_once", many_blobs_are_stored_at_once),
+    ("many_blobs_are_read_at_once_as_many_as_fit", many_blobs_are_read_at_once_as_many_as_fit),
     (
         "blocks_are_activated_by_the_rules_of_rows_and_keep_blobs",
         blocks_are_activated_by_the_rules_of_rows_and_keep_blobs,
@@ -116,6 +117,7 @@ macro_rules! conformance_suite {
             a_reset_forgets_rows_and_commit_and_keeps_blobs,
             blobs_are_listed_by_page_in_the_order_of_their_names,
             many_blobs_are_stored_at_once,
+            many_blobs_are_read_at_once_as_many_as_fit,
             blocks_are_activated_by_the_rules_of_rows_and_keep_blobs,
             an_epoch_holds_rows_or_blocks_and_not_both,
             a_reset_and_a_drop_forget_blocks,

@@ -19,6 +19,10 @@ use crate::rules::{known, room_for_blob};
 /// How often a put begins anew because its objects were swept or its blobs replaced in between.
 const ATTEMPTS: usize = 8;
 
+/// Objects of one answer that are read at a time.
+#[cfg(feature = "objects")]
+const READS_AT_ONCE: usize = 16;
+
 const PUTTING: &str = "store blobs";
 const READING: &str = "read a blob";
 
@@ -109,6 +113,55 @@ impl PostgresRows {
         }
     }
 
+    /// The blobs of the first names, in one round trip to the database; objects several at a time.
+    pub(super) async fn read_many(
+        &self,
+        collection: &CollectionName,
+        names: &[BlobName],
+        most_bytes: usize,
+    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let read = "WITH asked AS (\
+                        SELECT a.at, c.id, a.name, \
+                               sum(coalesce(b.length, 0)) OVER (ORDER BY a.at) AS total \
+                        FROM shard.collections c \
+                        CROSS JOIN unnest($2::text[]) WITH ORDINALITY AS a (name, at) \
+                        LEFT JOIN shard.blobs b ON b.collection = c.id AND b.name = a.name \
+                        WHERE c.name = $1) \
+                    SELECT b.length, b.bytes, b.object FROM asked LEFT JOIN shard.blobs b \
+                    ON b.collection = asked.id AND b.name = asked.name \
+                    WHERE asked.total <= $3::bigint OR asked.at = 1 ORDER BY asked.at";
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let texts: Vec<&str> = names.iter().map(BlobName::as_str).collect();
+        let most = i64::try_from(most_bytes).unwrap_or(i64::MAX);
+        let rows = self.ask(READING, read, &[&collection.as_str(), &texts, &most]).await?;
+        known(rows.first(), collection)?;
+        let one = async |(row, name): (&Row, &BlobName)| {
+            let length = row.get::<_, Option<i64>>(0);
+            match (length, row.get::<_, Option<&[u8]>>(1)) {
+                (None, _) => Ok(None),
+                (Some(length), Some(bytes)) if bytes.len() as i64 == length => {
+                    Ok(Some(bytes.to_vec()))
+                }
+                (Some(_), Some(_)) => Err(damaged(&format!("the length of blob {name}"))),
+                // An object: looked up once more if it was replaced and swept in between.
+                (Some(length), None) => {
+                    let key: &[u8] = row.get(2);
+                    let key = key.try_into().map_err(|_| damaged("an object's name"))?;
+                    match self.object(name, key).await? {
+                        Some(bytes) if bytes.len() as i64 == length => Ok(Some(bytes)),
+                        _ => match self.read_blob(collection, name).await {
+                            Err(StoreError::UnknownBlob(_)) => Ok(None),
+                            other => other.map(Some),
+                        },
+                    }
+                }
+            }
+        };
+        in_order(rows.iter().zip(names).map(one)).await
+    }
+
     #[cfg(not(feature = "objects"))]
     async fn object(&self, name: &BlobName, _: ObjectKey) -> Result<Option<Vec<u8>>, StoreError> {
         Err(elsewhere(name))
@@ -162,6 +215,27 @@ impl PostgresRows {
 #[cfg(not(feature = "objects"))]
 fn in_database<'a>(&(name, sealed): &(&'a BlobName, &'a [u8])) -> Put<'a> {
     Put { name, length: sealed.len() as u64, content: Content::Bytes(sealed) }
+}
+
+/// The results of futures in their order, of which several are under way at a time.
+#[cfg(feature = "objects")]
+async fn in_order<T>(
+    futures: impl Iterator<Item = impl Future<Output = Result<T, StoreError>>>,
+) -> Result<Vec<T>, StoreError> {
+    use futures_util::stream::{StreamExt, TryStreamExt};
+    futures_util::stream::iter(futures).buffered(READS_AT_ONCE).try_collect().await
+}
+
+/// The results of futures in their order; without objects none of them waits.
+#[cfg(not(feature = "objects"))]
+async fn in_order<T>(
+    futures: impl Iterator<Item = impl Future<Output = Result<T, StoreError>>>,
+) -> Result<Vec<T>, StoreError> {
+    let mut done = Vec::new();
+    for future in futures {
+        done.push(future.await?);
+    }
+    Ok(done)
 }
 
 /// A blob whose object is in a store that this process was not told of.

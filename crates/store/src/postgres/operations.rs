@@ -130,6 +130,15 @@ impl RowStore for PostgresRows {
         self.wait(|| self.read_blob(collection, name))
     }
 
+    fn many_blobs(
+        &self,
+        collection: &CollectionName,
+        names: &[BlobName],
+        most_bytes: usize,
+    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        self.wait(|| self.read_many(collection, names, most_bytes))
+    }
+
     fn blobs(
         &self,
         collection: &CollectionName,
