@@ -81,7 +81,7 @@ fn a_rekey_and_a_compaction_keep_who_is_in_which_cell() {
     world.check();
     assert_eq!(world.collection().cells().cloned(), held);
     // All of one cell, and so much of two others that a block of each can go.
-    let gone = |number: &usize| number % 4 == 0 || (number % 4 < 3 && *number < 12);
+    let gone = |number: &usize| number.is_multiple_of(4) || (number % 4 < 3 && *number < 12);
     world.delete((0..40).filter(gone));
     let done = compact(&mut world.vault, UNWATCHED, &mut world.rng).unwrap();
     assert_eq!(done, Compacted { removed: 4, blocks: 4 });
