@@ -348,11 +348,10 @@ impl Server {
                 }
             });
         }
-        let tally = &self.blocks.tally;
         let mut load = |list: RecordList| {
             let own = view.of(collection, Table::Records).own(list.shape().segments());
             let share = (&segments_wanted[..], own);
-            self.load_records(collection, commit, &list, last_records, share, &mut reserved, tally)
+            self.load_records(collection, commit, &list, last_records, share, &mut reserved)
         };
         let records = records.map(&mut load).transpose()?;
         let own = view.of(collection, Table::Rows).own(list.names().len());

@@ -11,7 +11,7 @@ use shard_store::StoreError;
 
 use super::BlockError;
 use super::memory::{Reserved, Taking};
-use super::passes::{Passes, Tally};
+use super::passes::Passes;
 use crate::{Server, ServerError};
 
 /// Pages of a tile, the least that is expanded.
@@ -126,14 +126,13 @@ impl Server {
         last: Option<&HeldRecords>,
         (wanted, own): (&[bool], Vec<u32>),
         reserved: &mut Reserved,
-        tally: &Arc<Tally>,
     ) -> Result<HeldRecords, ServerError> {
         let shape = list.shape();
         let mut segments = Vec::with_capacity(shape.segments());
-        for number in 0..shape.segments() {
+        for (number, &wanted) in wanted.iter().enumerate() {
             let names = &list.names()[shape.pages_of(number)];
             let held = last.and_then(|last| last.segment(shape, number));
-            if !wanted[number] {
+            if !wanted {
                 segments.push(None);
                 continue;
             }
@@ -154,7 +153,7 @@ impl Server {
             }
             segments.push(Some(Arc::new(reserved.hold(segment, shape.segment_bytes(number)))));
         }
-        let (names, passes) = (list.names().to_vec(), Passes::new(tally.clone()));
+        let (names, passes) = (list.names().to_vec(), Passes::new(self.blocks.tally.clone()));
         Ok(HeldRecords { names, segments, own, evaluator: RecordServer::new(*shape), passes })
     }
 
