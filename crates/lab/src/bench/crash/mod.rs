@@ -46,7 +46,7 @@ pub use work::{FIRST, LATER, activate, publish, publish_rows};
 use shard_cli::ProtectionName;
 use shard_cli::output::percentile;
 
-use ledger::{Faults, mix};
+use ledger::Faults;
 use work::{Rekeyer, Writer};
 
 /// Collection of the two writers.
