@@ -365,13 +365,13 @@ pub struct Search {
     /// Candidates that are scored under encryption [default: the vault's; 40 with `--baseline global`]
     #[arg(long, value_name = "K", value_parser = positive)]
     pub candidates: Option<usize>,
-    /// Cells whose documents are considered [default: all]
+    /// Cells whose documents are considered [default: all; the vault's own number where it is blind]
     #[arg(long, value_name = "CELLS", value_parser = positive)]
-    pub nprobe: Option<usize>,
+    pub probe: Option<usize>,
     #[command(flatten)]
     pub plan: PlanArguments,
     /// Search the vectors that the vault holds, exactly and without any server
-    #[arg(long, conflicts_with_all = ["candidates", "nprobe", "objective", "link", "explain", "parallel"])]
+    #[arg(long, conflicts_with_all = ["candidates", "probe", "objective", "link", "explain", "parallel"])]
     pub local: bool,
     /// Say what the search cost and what the server saw of it
     #[arg(long)]
@@ -381,7 +381,7 @@ pub struct Search {
         long,
         value_name = "NAME",
         alias = "foil",
-        conflicts_with_all = ["nprobe", "objective", "link", "explain", "local"]
+        conflicts_with_all = ["probe", "objective", "link", "explain", "local"]
     )]
     #[cfg_attr(feature = "slots", arg(conflicts_with_all = ["layout", "width"]))]
     pub baseline: Option<Baseline>,
@@ -405,6 +405,9 @@ pub struct Eval {
     /// Candidates that are scored under encryption [default: the vault's; 40 for the baseline `global`]
     #[arg(long, value_name = "K", value_parser = positive)]
     pub candidates: Option<usize>,
+    /// Cells that a search of a blind vault asks for [default: the vault's]
+    #[arg(long, value_name = "CELLS", value_parser = positive)]
+    pub probe: Option<usize>,
     #[command(flatten)]
     pub plan: PlanArguments,
     /// Judge other ways to protect the vault's vectors as well, by commas, or `all`
@@ -485,6 +488,18 @@ pub fn positive(text: &str) -> Result<usize, String> {
         Ok(0) => Err("must be at least 1".into()),
         Ok(value) => Ok(value),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A number that is at least 1, perhaps as a power of ten: `1e8`, `2.5e6`.
+pub fn large(text: &str) -> Result<usize, String> {
+    const MOST: f64 = 1e15;
+    match f64::from_str(text) {
+        Ok(value) if text.contains(['e', 'E']) => {
+            let is_whole = value.fract() == 0.0 && (1.0..=MOST).contains(&value);
+            if is_whole { Ok(value as usize) } else { Err("must be a whole number".into()) }
+        }
+        _ => positive(text),
     }
 }
 

@@ -71,10 +71,10 @@ mod transport;
 pub mod vault;
 
 pub use blind::{
-    BlindCollection, BlindHead, BlindSearcher, BlockPlaces, Compacted, FetchCost, FetchWay,
-    Fetched, Filling, Hints, MAX_RECORD_BYTES, Metadata, NOT_FIELDS, Record, Records, SECRET_BYTES,
-    SLOT_BYTES, SLOT_PAYLOAD, block_file_name, compact, fill_server, set_records, stored_records,
-    stored_records_of,
+    BlindCells, BlindCollection, BlindHead, BlindSearcher, BlockPlaces, Compacted, FetchCost,
+    FetchWay, Fetched, Filling, Hints, MAX_RECORD_BYTES, Metadata, NOT_FIELDS, Record, Records,
+    SECRET_BYTES, SLOT_BYTES, SLOT_PAYLOAD, block_file_name, compact, fill_server, set_records,
+    stored_records, stored_records_of,
 };
 pub use collection::{
     Collection, Deleted, DerivedRows, Documents, Ingested, Intake, MissingIds, NewEpoch, Others,

@@ -86,6 +86,19 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
+    /// The same for a value that has either of two versions, and which it is.
+    pub(crate) fn of_either(
+        bytes: &'a [u8],
+        versions: [u16; 2],
+    ) -> Result<(Self, u16), PayloadError> {
+        let mut reader = Self { rest: bytes };
+        let actual = u16::from_le_bytes(reader.array()?);
+        if !versions.contains(&actual) {
+            return Err(PayloadError::Version { actual, expected: versions[1] });
+        }
+        Ok((reader, actual))
+    }
+
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], PayloadError> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(PayloadError::Truncated)?;
         self.rest = rest;

@@ -13,6 +13,9 @@ const DOCUMENTS_PER_CELL: usize = 40;
 /// The most cells that follow from a number of documents.
 const MOST_AUTOMATIC_CELLS: usize = 256;
 
+/// Of how many cells of a blind collection a search asks for one, unless told otherwise.
+const ONE_CELL_IN: usize = 4;
+
 /// The widest vectors that are taken: the basis of a model has the square of it in numbers.
 const WIDEST: usize = 4096;
 
@@ -110,8 +113,8 @@ impl Choice {
     }
 }
 
-/// Everything that shapes a collection. Tiles and the rank of queries are those of a blind one; the
-/// others are those of a rotated one's model.
+/// Everything that shapes a collection. Tiles, the rank of queries and cells to search are those of a blind
+/// one; cells and their seed are of both; the others are those of a rotated one's model.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Settings {
     /// What hides the documents from the server.
@@ -127,8 +130,13 @@ pub struct Settings {
     /// with the server alone.
     #[serde(default = "kept")]
     pub keep_vectors: bool,
-    /// Number of keys.
+    /// Number of keys of a rotated collection. Of a blind one, into how many cells its blocks are grouped;
+    /// `auto` is not at all.
     pub cells: CellCount,
+    /// Cells of a blind collection that a search asks for unless it says how many; a quarter of them when
+    /// `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<usize>,
     /// Family of keys.
     pub transform: TransformKind,
     /// Width of the routing prefix.
@@ -171,6 +179,7 @@ impl Settings {
             query_rank: QueryRank::One,
             keep_vectors: true,
             cells,
+            probe: None,
             transform,
             d_pub: Choice::Auto,
             candidates: Choice::Auto,
@@ -186,13 +195,18 @@ impl Settings {
         Self { cells, transform, ..self }
     }
 
+    /// Of so many cells of a blind collection, those that a search asks for unless it says how many.
+    pub(crate) fn probed(&self, cells: usize) -> usize {
+        self.probe.unwrap_or(cells.div_ceil(ONE_CELL_IN)).min(cells)
+    }
+
     /// Refuses what no corpus could satisfy.
     ///
     /// # Errors
     /// That says which setting, and what is possible.
     pub fn check(&self) -> Result<(), ClientError> {
         match self.protection {
-            Protection::Blind => self.check_tile(),
+            Protection::Blind => self.check_tile().and_then(|()| self.check_cells()),
             Protection::Rotated => self.check_model(),
         }
     }
@@ -201,6 +215,27 @@ impl Settings {
         match self.tile.fixed().filter(|tile| !TILES.contains(tile)) {
             Some(tile) => Err(ShapeError::Tile(tile).into()),
             None => Ok(()),
+        }
+    }
+
+    /// Cells of a blind collection.
+    fn check_cells(&self) -> Result<(), ClientError> {
+        let refuse = |problem: String| Err(ClientError::Setting(problem));
+        match (self.cells, self.probe) {
+            (CellCount::Auto, None) => Ok(()),
+            (CellCount::Auto, Some(_)) => {
+                refuse("a number of cells to search, of a collection without cells".to_owned())
+            }
+            (CellCount::Micro, _) => {
+                refuse("a key per document: blind collections have one key".to_owned())
+            }
+            (CellCount::Cells(count), _) if !(1..=Cells::MAX).contains(&count) => {
+                refuse(format!("{count} cells: between 1 and {} are supported", Cells::MAX))
+            }
+            (CellCount::Cells(count), Some(probe)) if !(1..=count).contains(&probe) => {
+                refuse(format!("a search of {probe} cells: there are {count}"))
+            }
+            (CellCount::Cells(_), _) => Ok(()),
         }
     }
 
@@ -238,7 +273,13 @@ impl Settings {
         let shape = match self.tile {
             Choice::Fixed(tile) => Shape::new(width, tile, self.query_rank)?,
             Choice::Auto => {
-                let fastest = choose_tile(documents, width, self.query_rank, Link::default())?;
+                // Those that a search scores.
+                let scored = match self.cells {
+                    CellCount::Cells(count) => documents * self.probed(count) / count,
+                    CellCount::Auto | CellCount::Micro => documents,
+                };
+                let link = Link::default();
+                let fastest = choose_tile(scored.max(1), width, self.query_rank, link)?;
                 fastest.first().expect("every dimension has a width").shape
             }
         };

@@ -1,11 +1,12 @@
 //! Searches of a blind collection: encrypted queries up, one number per place of every block down.
 //!
-//! A query says nothing but which commit it is for: every block is scored, whatever is asked. A fetch of
-//! records is the same with their words in place of blocks.
+//! A query says nothing but which commit it is for: every block is scored, whatever is asked. Of a
+//! collection whose blocks are grouped by cell it may also name the cells whose blocks are to be scored. A
+//! fetch of records is the same with their words in place of blocks.
 
 use crate::leak::{Disclosed, Leak, declassify};
 use crate::names::{CommitName, Epoch};
-use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer, message_kind};
+use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer, ascending, message_kind};
 
 /// What queries are multiplied with. It is the kind of their message that says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,14 +26,15 @@ impl Table {
     }
 }
 
-/// Asks for the scores of all blocks of a commit, or the words of all segments of its records, for a few
-/// encrypted queries that share one pass.
+/// Asks for the scores of all blocks of a commit, or of those of some cells, or the words of all segments
+/// of its records, for a few encrypted queries that share one pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlindQuery {
     table: Table,
     epoch: Disclosed<Epoch>,
     commit: Disclosed<CommitName>,
     queries: Vec<Vec<u8>>,
+    cells: Option<Disclosed<Vec<u32>>>,
 }
 
 impl BlindQuery {
@@ -57,7 +59,20 @@ impl BlindQuery {
             epoch: epoch.accounted_under(Leak::CollectionShape),
             commit: commit.accounted_under(Leak::CollectionShape),
             queries: equally_long(queries),
+            cells: None,
         }
+    }
+
+    /// The same for the blocks of some cells only.
+    ///
+    /// # Panics
+    /// When no cell is named or they are not in ascending order, when records are asked for, or the cells
+    /// were declassified as another leak than they are.
+    #[must_use]
+    pub fn of_cells(self, cells: Disclosed<Vec<u32>>) -> Self {
+        assert!(self.table == Table::Rows, "records have no cells");
+        assert!(!cells.is_empty() && cells.is_sorted_by(|a, b| a < b), "cells in ascending order");
+        Self { cells: Some(cells.accounted_under(Leak::ActiveCells)), ..self }
     }
 
     /// What is asked.
@@ -80,6 +95,11 @@ impl BlindQuery {
         &self.queries
     }
 
+    /// The cells whose blocks are asked for, in ascending order; all blocks where it names none.
+    pub fn cells(&self) -> Option<&[u32]> {
+        self.cells.as_ref().map(|cells| &cells[..])
+    }
+
     /// The wire form.
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new(self.table.kind());
@@ -87,6 +107,10 @@ impl BlindQuery {
         writer.u64(self.epoch.0);
         writer.raw(&self.commit.0);
         write_pieces(&mut writer, &self.queries);
+        if let Some(cells) = self.cells() {
+            writer.count(cells.len());
+            cells.iter().for_each(|cell| writer.raw(&cell.to_le_bytes()));
+        }
         writer.bytes
     }
 
@@ -105,13 +129,24 @@ impl BlindQuery {
         }
         let length = reader.count("bytes of a query", limits.bytes)?;
         let queries = read_pieces(&mut reader, count, length)?;
+        let query = Self::new(table, epoch, commit, queries);
+        if table == Table::Records || !reader.holds(4) {
+            reader.finish()?;
+            return Ok(query);
+        }
+        let count = reader.count("cells of a search", limits.cells)?;
+        if count == 0 {
+            return Err(DecodeError::Invalid("a search of no cell"));
+        }
+        let cells: Vec<u32> = cell_numbers(reader.fields(count, 4)?).collect();
         reader.finish()?;
-        Ok(Self::new(table, epoch, commit, queries))
+        ascending("cells of a search", &cells)?;
+        Ok(query.of_cells(declassify(cells, Leak::ActiveCells)))
     }
 }
 
-/// The answers to a [`BlindQuery`], in the order of its queries: of each, the places of all blocks in
-/// the order of the [`BlockList`](crate::BlockList), or the words of all segments of records.
+/// The answers to a [`BlindQuery`], in the order of its queries: of each, the places of all blocks that are
+/// asked for in the order of the [`BlockList`](crate::BlockList), or the words of all segments of records.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlindAnswer {
     answers: Vec<Vec<u8>>,
@@ -166,6 +201,11 @@ impl BlindAnswer {
         reader.finish()?;
         Ok(Self { answers })
     }
+}
+
+/// Numbers of cells from fields of four bytes.
+pub(crate) fn cell_numbers(fields: std::slice::ChunksExact<'_, u8>) -> impl Iterator<Item = u32> {
+    fields.map(|field| u32::from_le_bytes(field.try_into().expect("four bytes")))
 }
 
 fn equally_long(pieces: Vec<Vec<u8>>) -> Vec<Vec<u8>> {

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 
 use shard_rlwe::blind::{QueryRank, Shape};
 
+use crate::blind::cell_numbers;
 use crate::leak::{Disclosed, Leak, declassify};
 use crate::names::{CommitName, Epoch};
 use crate::wire::{DecodeError, Limits, MessageKind, Reader, Writer};
@@ -28,6 +29,17 @@ pub enum BlockListError {
     /// A block is listed twice.
     #[error("block {} is listed twice", CommitName(*.0))]
     Repeated([u8; 16]),
+    /// Not one cell for every block.
+    #[error("cells of {cells} blocks in a list of {blocks}")]
+    Cells {
+        /// Blocks whose cell is given.
+        cells: usize,
+        /// Blocks, checks included.
+        blocks: usize,
+    },
+    /// A cell of too high a number.
+    #[error("a block of cell {0}: cells have numbers below {most}", most = BlockList::MOST_CELLS)]
+    NoSuchCell(u32),
 }
 
 /// The shape of a commit's blocks and their names, in the order in which they are answered.
@@ -37,11 +49,15 @@ pub struct BlockList {
     shape: Disclosed<Shape>,
     checks: Disclosed<usize>,
     names: Disclosed<Vec<[u8; 16]>>,
+    cells: Option<Disclosed<Vec<u32>>>,
 }
 
 impl BlockList {
     /// Blocks of a commit at most, checks included.
     pub const MOST: usize = 1 << 20;
+
+    /// Cells of a commit at most.
+    pub const MOST_CELLS: u32 = 4096;
 
     /// The blocks of a commit; the last `checks` of them are checks.
     ///
@@ -68,7 +84,27 @@ impl BlockList {
             shape: shape.accounted_under(Leak::CollectionShape),
             checks: checks.accounted_under(Leak::CollectionShape),
             names: names.accounted_under(Leak::BlockChanges),
+            cells: None,
         })
+    }
+
+    /// The same with the cell of every block, checks included: a search may then ask for the blocks of some
+    /// cells.
+    ///
+    /// # Errors
+    /// When there is not one cell for every block, or there is no such cell.
+    ///
+    /// # Panics
+    /// When cells were declassified as another leak than they are.
+    pub fn with_cells(self, cells: Disclosed<Vec<u32>>) -> Result<Self, BlockListError> {
+        let (actual, blocks) = (cells.len(), self.names.len());
+        if actual != blocks {
+            return Err(BlockListError::Cells { cells: actual, blocks });
+        }
+        if let Some(&cell) = cells.iter().find(|cell| **cell >= Self::MOST_CELLS) {
+            return Err(BlockListError::NoSuchCell(cell));
+        }
+        Ok(Self { cells: Some(cells.accounted_under(Leak::CellMembership)), ..self })
     }
 
     /// The epoch of the blocks.
@@ -89,6 +125,11 @@ impl BlockList {
     /// The names of all blocks, checks last.
     pub fn names(&self) -> &[[u8; 16]] {
         &self.names
+    }
+
+    /// The cell of every block, checks included, where blocks are grouped by cell.
+    pub fn cells(&self) -> Option<&[u32]> {
+        self.cells.as_ref().map(|cells| &cells[..])
     }
 
     /// Bytes that the blocks take, in memory as in the blobs.
@@ -112,6 +153,9 @@ impl BlockList {
         writer.count(*self.checks);
         writer.count(self.names.len());
         self.names.iter().for_each(|name| writer.raw(name));
+        for cell in self.cells.iter().flat_map(|cells| cells.iter()) {
+            writer.raw(&cell.to_le_bytes());
+        }
         writer.bytes
     }
 
@@ -127,14 +171,28 @@ impl BlockList {
         let count = reader.count("blocks", Self::MOST)?;
         let names = reader.fields(count, 16)?;
         let names = names.map(|name| name.try_into().expect("sixteen bytes")).collect();
+        let cells: Option<Vec<u32>> = if count > 0 && reader.holds(4) {
+            Some(cell_numbers(reader.fields(count, 4)?).collect())
+        } else {
+            None
+        };
         reader.finish()?;
         let shape = declassify(shape, Leak::CollectionShape);
         let checks = declassify(checks, Leak::CollectionShape);
-        Self::new(epoch, shape, checks, declassify(names, Leak::BlockChanges)).map_err(|error| {
+        let list = Self::new(epoch, shape, checks, declassify(names, Leak::BlockChanges));
+        let list = match cells {
+            Some(cells) => {
+                list.and_then(|it| it.with_cells(declassify(cells, Leak::CellMembership)))
+            }
+            None => list,
+        };
+        list.map_err(|error| {
             DecodeError::Invalid(match error {
                 BlockListError::Blocks(_) => "a list of no blocks",
                 BlockListError::Checks { .. } => "more checks than blocks",
                 BlockListError::Repeated(_) => "a block that is listed twice",
+                BlockListError::Cells { .. } => "another number of cells than of blocks",
+                BlockListError::NoSuchCell(_) => "a block of a cell that there cannot be",
             })
         })
     }

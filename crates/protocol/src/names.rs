@@ -133,7 +133,7 @@ impl BlobName {
 
     /// A stored block, by the 16 bytes that a [`BlockList`](crate::BlockList) names it by.
     pub fn block(name: [u8; 16]) -> Self {
-        Self(format!("block.{}", CommitName(name)))
+        Self(format!("{BLOCK}{}", CommitName(name)))
     }
 
     /// The sealed hint of a block.
@@ -171,6 +171,12 @@ impl BlobName {
         [PAGE, RECORD_HINT, RECORDS].iter().any(|prefix| self.0.starts_with(prefix))
     }
 
+    /// Whether it is named by what it holds, and so never changes: a block, a page of records, or a hint of
+    /// either.
+    pub fn is_immutable(&self) -> bool {
+        [BLOCK, HINT, PAGE, RECORD_HINT].iter().any(|prefix| self.0.starts_with(prefix))
+    }
+
     /// Whether it is a page of records.
     pub(crate) fn is_page(&self) -> bool {
         self.0.starts_with(PAGE)
@@ -193,6 +199,7 @@ impl BlobName {
 }
 
 /// How names begin that are made of 16 bytes in hexadecimal.
+const BLOCK: &str = "block.";
 const HINT: &str = "hint.";
 const BLOCKS: &str = "blocks.";
 const CHECKS: &str = "checks.";

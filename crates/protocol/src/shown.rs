@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::blind::BlindQuery;
 use crate::blobs::{FetchShared, ListBlobs, PutBlob};
 use crate::block_list::BlockList;
 use crate::leak::Leak;
@@ -36,8 +37,11 @@ pub fn leaks_of(message: &[u8], limits: &Limits) -> Result<BTreeSet<Leak>, Decod
         MessageKind::OpenSession => leaks.extend([Leak::SessionLinkage]),
         #[cfg(feature = "slots")]
         MessageKind::OpenSlotsSession => leaks.extend([Leak::SessionLinkage]),
-        MessageKind::BlindQuery
-        | MessageKind::RecordQuery
+        MessageKind::BlindQuery => {
+            leaks.extend([Leak::CollectionShape]);
+            leaks.extend(BlindQuery::decode(message, limits)?.cells().map(|_| Leak::ActiveCells));
+        }
+        MessageKind::RecordQuery
         | MessageKind::BeginPublish
         | MessageKind::ActivateEpoch
         | MessageKind::ResetCollection => leaks.extend([Leak::CollectionShape]),
@@ -85,7 +89,7 @@ fn show_blob(
 ) -> Result<(), DecodeError> {
     leaks.insert(Leak::SealedBlobs);
     if name.is_block_list() {
-        BlockList::decode(sealed, limits)?;
+        leaks.extend(BlockList::decode(sealed, limits)?.cells().map(|_| Leak::CellMembership));
     } else if name.is_record_list() {
         RecordList::decode(sealed, limits)?;
     } else {

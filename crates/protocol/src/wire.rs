@@ -340,6 +340,11 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
+    /// Whether so many bytes are left.
+    pub(crate) fn holds(&self, bytes: usize) -> bool {
+        self.rest.len() >= bytes
+    }
+
     pub(crate) fn finish(self) -> Result<(), DecodeError> {
         if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::Trailing(self.rest.len())) }
     }

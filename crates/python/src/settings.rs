@@ -20,6 +20,10 @@ pub fn chosen(protection: &str, given: &str) -> PyResult<Settings> {
     let Value::Object(mut all) = serde_json::to_value(defaults).map_err(unusable)? else {
         return Err(input("settings are named values"));
     };
+    if protection == "blind" {
+        // It is there only where it is set.
+        all.entry("probe").or_insert(Value::Null);
+    }
     for (name, value) in given {
         if name == "protection" || !all.contains_key(&name) {
             let known: Vec<&str> =

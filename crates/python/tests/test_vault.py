@@ -34,6 +34,21 @@ def test_search_ranks_as_exact_search_does(tmp_path, vectors, protection):
     assert [[hit.id for hit in hits] for hits in many] == [exact(vectors, query, 3) for query in vectors[:20]]
 
 
+def test_a_vault_with_cells_is_searched_by_some_or_all_of_them(tmp_path, vectors):
+    def made(name, probe):
+        settings = {"cells": 4, "probe": probe}
+        return filled(shard.Vault.create(tmp_path / name, passphrase=PHRASE, settings=settings), vectors)
+
+    everything, one = made("all", 4), made("one", 1)
+    for query in vectors[:5] + 0.1:
+        assert [hit.id for hit in everything.search(query, k=10)] == exact(vectors, query, 10)
+        found = [hit.id for hit in one.search(query, k=200)]
+        assert 0 < len(found) < 200
+        assert found == [row for row in exact(vectors, query, 200) if row in found]
+    with pytest.raises(shard.InputError, match="there are 4"):
+        shard.Vault.create(tmp_path / "w", passphrase=PHRASE, settings={"cells": 4, "probe": 5})
+
+
 def test_arrays_of_any_layout_are_taken(vault, vectors):
     filled(vault, vectors)
     expected = exact(vectors, vectors[3], 4)

@@ -3,8 +3,8 @@
 use shard_protocol::{
     ActivateEpoch, BeginPublish, BlindQuery, Blob, BlobList, CollectionName, DecodeError,
     DeleteBlob, DeleteRows, FetchBlob, FetchBlobs, FetchShared, FetchSharedMany, ListBlobs,
-    ListMacs, MessageKind, OpenSession, Operation, PublishRows, PutBlob, PutBlobs, RerankRequest,
-    ResetCollection, RowMacs, message_kind,
+    ListMacs, MessageKind, OpenSession, Operation, PublishRows, PutBlob, PutBlobs, ResetCollection,
+    RowMacs, message_kind,
 };
 #[cfg(feature = "slots")]
 use shard_protocol::{OpenSlotsSession, SlotsRequest};
@@ -44,9 +44,8 @@ impl Server {
         };
         match kind {
             MessageKind::RerankRequest => {
-                let request = timed(decode, || RerankRequest::decode(message, limits))?;
-                let response = self.response(caller, collection, &request, stages)?;
-                return Ok(timed(&mut stages.encode, || response.encode()));
+                let prepared = self.prepare(collection, message, stages)?;
+                return self.answer_prepared(caller, collection, &prepared, stages);
             }
             #[cfg(feature = "slots")]
             MessageKind::SlotsRequest => {

@@ -65,6 +65,12 @@ pub enum ServerError {
     /// The keys of the session take too much memory.
     #[error(transparent)]
     SessionTooLarge(#[from] SessionTooLarge),
+    /// Another server, which holds a part of the blocks, refused.
+    #[error("{}", .0.text)]
+    Peer(Refusal),
+    /// Other servers, which hold a part of the blocks, do not answer.
+    #[error("a part of the blocks cannot be reached at the moment: {0}")]
+    Unreachable(String),
     /// Ciphertexts and rows do not go together.
     #[error(transparent)]
     Evaluate(#[from] EvaluateError),
@@ -80,6 +86,13 @@ impl ServerError {
         let text = match self {
             Self::Store(StoreError::Engine { doing, .. }) => {
                 format!("the server cannot {doing}; its log says why")
+            }
+            Self::Store(StoreError::Unavailable { doing, .. }) => {
+                format!("the server cannot {doing} at the moment; try again")
+            }
+            // Names addresses of other servers.
+            Self::Unreachable(_) => {
+                "a part of the blocks cannot be reached at the moment: ask again".to_owned()
             }
             error => error.to_string(),
         };
@@ -102,6 +115,8 @@ impl ServerError {
             #[cfg(feature = "slots")]
             Self::Slots(_) => RefusalCode::Malformed,
             Self::Store(error) => store_code(error),
+            Self::Peer(refusal) => refusal.code,
+            Self::Unreachable(_) => RefusalCode::Busy,
             Self::Width { .. } => RefusalCode::WrongWidth,
             Self::Session(_) | Self::Evaluate(EvaluateError::MergeKeys) => {
                 RefusalCode::UnknownSession
@@ -122,9 +137,11 @@ fn store_code(error: &StoreError) -> RefusalCode {
         StoreError::Forked { .. } | StoreError::Overtaken => RefusalCode::Forked,
         StoreError::Width { .. } | StoreError::OtherKind { .. } => RefusalCode::WrongWidth,
         StoreError::UnknownBlob(_) => RefusalCode::UnknownBlob,
-        StoreError::TooMany { .. } => RefusalCode::TooLarge,
+        StoreError::TooMany { .. } | StoreError::TooLarge { .. } => RefusalCode::TooLarge,
         StoreError::Damaged { .. } => RefusalCode::Damaged,
         StoreError::Engine { .. } => RefusalCode::Storage,
+        StoreError::Unavailable { .. } => RefusalCode::Busy,
+        StoreError::Elsewhere { .. } => RefusalCode::Malformed,
         _ => RefusalCode::Internal,
     }
 }

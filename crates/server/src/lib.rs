@@ -23,7 +23,7 @@
 //! the time goes) · `error`.
 //!
 //! Cargo features: `http` puts it on a network (module `http`: TLS, tokens, limits, metrics),
-//! `durable` adds the maintenance of rows on disk, `slots` the paper's slot layout.
+//! `durable` adds the maintenance of rows on disk, `postgres` and `objects` that of rows in PostgreSQL, `slots` the paper's slot layout.
 //!
 //! # Non-goals
 //!
@@ -43,6 +43,7 @@ mod sessions;
 mod stages;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 #[cfg(feature = "slots")]
 use shard_protocol::OpenSlotsSession;
@@ -55,7 +56,7 @@ use shard_rlwe::slots::SlotsServer;
 use shard_store::{EpochStatistics, RowStore};
 
 use blind::Blocks;
-pub use blind::{BLOCK_BYTES, BlockCounts, BlockError};
+pub use blind::{Asked, BLOCK_BYTES, BlockCounts, BlockError, PartQuery, PeerError, Peers, View};
 pub use embedded::{Embedded, RowSource};
 pub use error::ServerError;
 pub use maintenance::{Figure, Maintenance, NoMaintenance};
@@ -71,12 +72,18 @@ pub const SESSION_BYTES: usize = 256 << 20;
 /// Milliseconds of one core that scoring a request may take, unless told otherwise.
 pub const REQUEST_MILLISECONDS: usize = 2500;
 
+/// How long a revision is remembered where other processes may publish too: so much behind may be what a
+/// client is told beside an answer.
+const REVISION_AGE: Duration = Duration::from_secs(1);
+
 /// A server over an engine.
 pub struct Server {
     rows: Arc<dyn RowStore>,
     sessions: Sessions<SessionKeys>,
     revisions: Revisions,
     blocks: Blocks,
+    /// The others that share the blocks.
+    peers: Option<Arc<dyn Peers>>,
     limits: Limits,
     request_milliseconds: usize,
     /// Whether every request has a thread, or a pool of threads, of its own.
@@ -86,11 +93,13 @@ pub struct Server {
 impl Server {
     /// Serves the rows of an engine, under limits on what it decodes.
     pub fn new(rows: Arc<dyn RowStore>, limits: Limits) -> Self {
+        let revisions = Revisions::new(rows.is_remote().then_some(REVISION_AGE));
         Self {
             rows,
             sessions: Sessions::new(SESSION_BYTES),
-            revisions: Revisions::default(),
+            revisions,
             blocks: Blocks::new(BLOCK_BYTES),
+            peers: None,
             limits,
             request_milliseconds: REQUEST_MILLISECONDS,
             has_own_pools: false,
@@ -109,6 +118,12 @@ impl Server {
     #[must_use]
     pub fn with_block_bytes(self, budget: usize) -> Self {
         Self { blocks: Blocks::new(budget), ..self }
+    }
+
+    /// The same, beside others that work on the same engine: blocks are shared among them.
+    #[must_use]
+    pub fn with_peers(self, peers: Arc<dyn Peers>) -> Self {
+        Self { peers: Some(peers), ..self }
     }
 
     /// The same, for requests that each come on a thread or in a pool of threads of its own.
@@ -222,7 +237,8 @@ impl Server {
         Ok(held)
     }
 
-    /// The latest published revision of a collection.
+    /// The latest published revision of a collection; over an engine that other processes use too, as of
+    /// at most a second ago.
     pub fn revision(&self, collection: &CollectionName) -> Result<Revision, ServerError> {
         if let Some(known) = self.revisions.find(collection) {
             return Ok(known);

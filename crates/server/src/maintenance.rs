@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+#[cfg(feature = "postgres")]
+use shard_store::PostgresRows;
 #[cfg(feature = "durable")]
 use shard_store::RedbRows;
 use shard_store::StoreError;
@@ -9,7 +11,7 @@ use shard_store::StoreError;
 /// A figure of an engine, for `/metrics`: a name in snake case with its unit, and its value.
 pub type Figure = (&'static str, f64);
 
-/// Maintenance of a durable engine. Every call may take long and may run beside requests.
+/// Maintenance of an engine. Every call may take long and may run beside requests.
 pub trait Maintenance: Send + Sync {
     /// Whether enough was deleted that compaction would pay.
     fn needs_compaction(&self) -> bool;
@@ -19,6 +21,11 @@ pub trait Maintenance: Send + Sync {
 
     /// Writes a consistent copy of everything into a directory that does not exist yet.
     fn snapshot(&self, to: &Path) -> Result<(), StoreError>;
+
+    /// Deletes what nobody has named for a while, if the engine keeps such. Returns how many.
+    fn sweep(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
 
     /// Figures of caches and files. Names must be fixed: they become names of metrics.
     fn figures(&self) -> Vec<Figure> {
@@ -53,6 +60,42 @@ impl Maintenance for RedbRows {
             ("rows", metrics.rows),
             ("erasable_bytes", metrics.erasable_bytes),
             ("file_bytes", metrics.file_bytes),
+        ]
+        .map(|(name, value)| (name, value as f64))
+        .to_vec()
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl Maintenance for PostgresRows {
+    fn needs_compaction(&self) -> bool {
+        false
+    }
+
+    fn compact(&self) -> Result<(), StoreError> {
+        let instead = "the rows are in PostgreSQL, which does it by itself (autovacuum, VACUUM)";
+        Err(StoreError::Elsewhere { doing: "compact", instead })
+    }
+
+    fn snapshot(&self, _: &Path) -> Result<(), StoreError> {
+        let instead = "the rows are in PostgreSQL, and pg_dump or a base backup copies them; \
+                       docs/OPERATIONS.md says in which order with the objects";
+        Err(StoreError::Elsewhere { doing: "take snapshots", instead })
+    }
+
+    #[cfg(feature = "objects")]
+    fn sweep(&self) -> Result<u64, StoreError> {
+        Self::sweep_by_default(self)
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let metrics = self.metrics();
+        [
+            ("connections", metrics.connections),
+            ("waiting", metrics.waiting),
+            ("commits", metrics.transactions),
+            ("unavailable", metrics.unavailable),
+            ("swept_objects", metrics.swept_objects),
         ]
         .map(|(name, value)| (name, value as f64))
         .to_vec()

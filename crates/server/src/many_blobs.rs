@@ -16,20 +16,8 @@ impl Server {
         names: &[BlobName],
     ) -> Result<Blobs, ServerError> {
         let most = Blobs::MOST_BYTES.min(self.limits.bytes);
-        let (mut blobs, mut bytes) = (Vec::new(), 0);
-        for name in names {
-            let blob = match self.rows.blob(collection, name) {
-                Ok(sealed) => Some(sealed),
-                Err(StoreError::UnknownBlob(_)) => None,
-                Err(error) => return Err(error.into()),
-            };
-            bytes += OVERHEAD + blob.as_ref().map_or(0, Vec::len);
-            if bytes > most && !blobs.is_empty() {
-                break;
-            }
-            blobs.push(blob);
-        }
-        Ok(Blobs { blobs })
+        let most = most.saturating_sub(OVERHEAD * names.len());
+        Ok(Blobs { blobs: self.rows.many_blobs(collection, names, most)? })
     }
 
     /// The same, for whoever may only search.

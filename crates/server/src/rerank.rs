@@ -1,10 +1,10 @@
 //! Scoring: rows out of the engine, products under encryption.
 
-use shard_protocol::{
-    Candidates, CollectionName, DecodeError, Epoch, RerankRequest, RerankResponse,
-};
+use std::sync::Arc;
+
+use shard_protocol::{Candidates, CollectionName, Epoch, RerankRequest, RerankResponse};
 #[cfg(feature = "slots")]
-use shard_protocol::{SlotsRequest, SlotsResponse};
+use shard_protocol::{DecodeError, SlotsRequest, SlotsResponse};
 use shard_rlwe::{Evaluator, server_seconds};
 #[cfg(feature = "slots")]
 use shard_rlwe::{OPERAND_BITS, slots::Candidate};
@@ -12,9 +12,22 @@ use shard_store::Fetched;
 
 use crate::{Caller, Server, ServerError, SessionName, Stages, timed};
 
-/// Memory for the rows of one request. Names are short and rows are long: without it a message of
-/// half a megabyte could ask for gigabytes.
-const FETCH_BYTES: usize = 256 << 20;
+/// The rows of a request, cell by cell.
+type Rows = Vec<Vec<Arc<[i32]>>>;
+
+/// A request whose rows were fetched: what is left is to score them.
+pub(crate) struct Prepared {
+    request: RerankRequest,
+    rows: Rows,
+}
+
+impl Prepared {
+    /// Bytes of its rows.
+    #[cfg(feature = "http")]
+    pub(crate) fn bytes(&self) -> usize {
+        self.rows.iter().flatten().map(|row| size_of_val(&row[..])).sum()
+    }
+}
 
 impl Server {
     /// Scores every candidate of a request. The work of one request is spread over the cores of
@@ -24,7 +37,10 @@ impl Server {
         collection: &CollectionName,
         request: &RerankRequest,
     ) -> Result<RerankResponse, ServerError> {
-        self.response(&Caller::default(), collection, request, &mut Stages::default())
+        let mut stages = Stages::default();
+        self.admit(request)?;
+        let rows = self.rows_of(collection, request, &mut stages)?;
+        self.score(&Caller::default(), collection, request, &rows, &mut stages)
     }
 
     /// Refuses a request that would take too long to score.
@@ -35,22 +51,58 @@ impl Server {
         if actual > limit { Err(ServerError::TooCostly { actual, limit }) } else { Ok(()) }
     }
 
-    pub(crate) fn response(
+    /// The first half of a rerank, which waits for the engine and computes little: reads the message and
+    /// fetches its rows.
+    pub(crate) fn prepare(
+        &self,
+        collection: &CollectionName,
+        message: &[u8],
+        stages: &mut Stages,
+    ) -> Result<Prepared, ServerError> {
+        let decode = || RerankRequest::decode(message, &self.limits);
+        let request = timed(&mut stages.decode, decode)?;
+        self.admit(&request)?;
+        let rows = self.rows_of(collection, &request, stages)?;
+        Ok(Prepared { request, rows })
+    }
+
+    /// The second half, which computes and waits for nobody.
+    pub(crate) fn answer_prepared(
+        &self,
+        caller: &Caller,
+        collection: &CollectionName,
+        prepared: &Prepared,
+        stages: &mut Stages,
+    ) -> Result<Vec<u8>, ServerError> {
+        let Prepared { request, rows } = prepared;
+        let response = self.score(caller, collection, request, rows, stages)?;
+        Ok(timed(&mut stages.encode, || response.encode()))
+    }
+
+    fn rows_of(
+        &self,
+        collection: &CollectionName,
+        request: &RerankRequest,
+        stages: &mut Stages,
+    ) -> Result<Rows, ServerError> {
+        let (epoch, query) = (request.epoch(), request.layout().width());
+        self.fetch(collection, epoch, query, request.candidates(), stages)
+    }
+
+    fn score(
         &self,
         caller: &Caller,
         collection: &CollectionName,
         request: &RerankRequest,
+        rows: &[Vec<Arc<[i32]>>],
         stages: &mut Stages,
     ) -> Result<RerankResponse, ServerError> {
-        self.admit(request)?;
         let mut evaluator = Evaluator::new(request.parameters().clone(), request.layout().clone());
         if let Some(id) = request.session() {
             let (caller, collection) = (caller.clone(), collection.clone());
             let name = SessionName { caller, collection, id };
             evaluator = evaluator.with_merge_keys(self.merge_keys(&name)?);
         }
-        let (epoch, query) = (request.epoch(), request.layout().width());
-        let rows = self.fetch(collection, epoch, query, request.candidates(), stages)?;
         timed(&mut stages.score, || {
             let queries = evaluator.prepare(request.seed(), request.ciphertexts(), rows.len())?;
             let operands: Vec<Vec<&[i32]>> =
@@ -109,7 +161,7 @@ impl Server {
         Ok(SlotsResponse::new(scores))
     }
 
-    /// The rows of all candidates, if they are as wide as the query and not too many.
+    /// The rows of all candidates, if they are as wide as the query.
     fn fetch(
         &self,
         collection: &CollectionName,
@@ -117,19 +169,13 @@ impl Server {
         query: usize,
         candidates: &Candidates,
         stages: &mut Stages,
-    ) -> Result<Fetched, ServerError> {
-        timed(&mut stages.engine, || {
-            let rows = self.rows.width(collection, epoch)?;
-            if rows != query {
-                return Err(ServerError::Width { epoch, query, rows });
-            }
-            let bytes = candidates.rows().saturating_mul(rows).saturating_mul(size_of::<i32>());
-            if bytes > FETCH_BYTES {
-                let (actual, limit) = (bytes as u64, FETCH_BYTES as u64);
-                let what = "bytes of the rows asked for";
-                return Err(DecodeError::Limit { what, actual, limit }.into());
-            }
-            Ok(self.rows.fetch(collection, epoch, candidates)?)
-        })
+    ) -> Result<Rows, ServerError> {
+        let fetch = || self.rows.fetch(collection, epoch, candidates);
+        let Fetched { width, rows } = timed(&mut stages.engine, fetch)?;
+        if width == query {
+            Ok(rows)
+        } else {
+            Err(ServerError::Width { epoch, query, rows: width })
+        }
     }
 }

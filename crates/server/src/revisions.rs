@@ -6,16 +6,21 @@
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
 
 use shard_protocol::{CollectionName, Revision};
 
 /// The latest revision of every collection that was written to or asked for.
 #[derive(Default)]
-pub(crate) struct Revisions(RwLock<State>);
+pub(crate) struct Revisions {
+    state: RwLock<State>,
+    /// How long one is remembered; for ever where nobody else publishes.
+    age: Option<Duration>,
+}
 
 #[derive(Default)]
 struct State {
-    latest: HashMap<CollectionName, Revision>,
+    latest: HashMap<CollectionName, (Revision, Instant)>,
     /// Drops that are under way.
     dropping: usize,
     /// Drops that have ended.
@@ -28,7 +33,17 @@ pub(crate) struct Moment(u64);
 
 impl Revisions {
     pub(crate) fn find(&self, collection: &CollectionName) -> Option<Revision> {
-        self.read().latest.get(collection).copied()
+        let found = self.read().latest.get(collection).copied();
+        found.filter(|(_, since)| self.is_fresh(*since)).map(|(revision, _)| revision)
+    }
+
+    /// Remembers revisions for so long, or for ever.
+    pub(crate) fn new(age: Option<Duration>) -> Self {
+        Self { state: RwLock::default(), age }
+    }
+
+    fn is_fresh(&self, since: Instant) -> bool {
+        self.age.is_none_or(|age| since.elapsed() < age)
     }
 
     /// Now: to be taken before the engine is asked.
@@ -43,8 +58,12 @@ impl Revisions {
         if state.dropping > 0 || moment != Moment(state.dropped) {
             return;
         }
-        let held = state.latest.entry(collection.clone()).or_default();
-        *held = revision.max(*held);
+        let now = Instant::now();
+        let held = state.latest.entry(collection.clone()).or_insert((revision, now));
+        // Another process may have dropped the collection and begun anew: an old one is no measure.
+        if !self.is_fresh(held.1) || revision >= held.0 {
+            *held = (revision, now);
+        }
     }
 
     /// Forgets a collection while `drop` drops it; until it has ended the engine is asked.
@@ -63,11 +82,11 @@ impl Revisions {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -104,5 +123,16 @@ mod tests {
         }
         revisions.reached(&main, Revision(1), revisions.moment());
         assert_eq!(revisions.find(&main), Some(Revision(1)));
+    }
+
+    #[test]
+    fn where_others_publish_too_nothing_is_remembered_beyond_its_age() {
+        let (revisions, main) = (Revisions::new(Some(Duration::ZERO)), CollectionName::default());
+        revisions.reached(&main, Revision(5), revisions.moment());
+        assert_eq!(revisions.find(&main), None);
+        let revisions = Revisions::new(Some(Duration::from_secs(3600)));
+        revisions.reached(&main, Revision(5), revisions.moment());
+        revisions.reached(&main, Revision(4), revisions.moment());
+        assert_eq!(revisions.find(&main), Some(Revision(5)), "noted in another order");
     }
 }

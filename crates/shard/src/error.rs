@@ -110,6 +110,16 @@ pub enum Error {
         /// What the operating system said.
         source: io::Error,
     },
+    /// An address at which other servers cannot reach this one.
+    #[cfg(feature = "server")]
+    #[error(
+        "other servers cannot reach {listen}: say where they reach this one (--peers-advertise host:port, \
+         with --peers-listen for a port that stays)"
+    )]
+    Unreachable {
+        /// Where it listens for them.
+        listen: std::net::SocketAddr,
+    },
     /// The certificate of a server.
     #[cfg(feature = "server")]
     #[error(transparent)]

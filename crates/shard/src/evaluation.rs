@@ -183,8 +183,12 @@ pub struct Evaluation {
     pub quality: Quality,
     /// The encrypted answers, by query; their hits are all candidates.
     pub answers: Vec<Answer>,
-    /// Length of Shard's shortlist.
+    /// Length of Shard's shortlist; documents that a search of a blind collection scores.
     pub candidates: usize,
+    /// Cells that a search of a blind collection asks for, unless it asks for all documents.
+    pub cells: Option<usize>,
+    /// Of a blind collection, the share of the raw top 10 that is in its top 10.
+    pub recall10: Option<f64>,
     /// Fraction of queries whose encrypted top 10 is that of the same shortlist without
     /// encryption, documents within [`TIE`] counting as tied.
     pub top10_identical: f64,
@@ -277,6 +281,8 @@ impl Comparison<'_> {
         Ok(Evaluation {
             quality,
             candidates,
+            cells: None,
+            recall10: None,
             top10_identical: same(TIE),
             top10_strict: same(0.0),
             max_abs_error: self.max_abs_error(&encrypted),

@@ -86,12 +86,12 @@ pub use shard_client::vault::{
     RecoveryCodeError, Unlock, UnlockKind, VaultAccess, VaultError,
 };
 pub use shard_client::{
-    Answer, Balance, BlindCollection, CellCount, Choice, ClientError, Collection, Compacted,
-    Comparison, Cost, Deleted, EncoderNote, FetchCost, FetchWay, Fetched, Figures, Filter,
-    FilterError, Hit, Index, Ingested, KeyOwner, KeySchedule, LayoutChoice, MAX_RECORD_BYTES,
-    Metadata, MissingIds, Model, ModelDrift, NewEpoch, Others, Position, Progress, Protection,
-    Record, Records, RefitReason, SaltedEpoch, Scalar, SearchOptions, Settings, Timings,
-    TransformKind, TuningRecord, UNWATCHED, Verified, Watch, WidthTried,
+    Answer, Balance, BlindCells, BlindCollection, CellCount, Choice, ClientError, Collection,
+    Compacted, Comparison, Cost, Deleted, EncoderNote, FetchCost, FetchWay, Fetched, Figures,
+    Filter, FilterError, Hit, Index, Ingested, KeyOwner, KeySchedule, LayoutChoice,
+    MAX_RECORD_BYTES, Metadata, MissingIds, Model, ModelDrift, NewEpoch, Others, Position,
+    Progress, Protection, Record, Records, RefitReason, SaltedEpoch, Scalar, SearchOptions,
+    Settings, Timings, TransformKind, TuningRecord, UNWATCHED, Verified, Watch, WidthTried,
 };
 pub use shard_geometry::{
     Cells, CellsError, Pca, Ranked, Split, Transform, VectorError, VectorSet, exact_scores,

@@ -1,7 +1,14 @@
-//! What the ways to search a collection cost, and what each shows: before anything is built.
+//! What the ways to search a collection cost, and what each shows: before anything is built. What searches of
+//! some cells find (`compare_probes`), and how many machines a size takes (`capacity`).
 //!
 //! Bytes are exact. Times are estimates for one core of the machine that docs/BENCHMARKS.md was
 //! measured on; what they are to each other hardly depends on it.
+
+mod capacity;
+mod probes;
+
+pub use capacity::{Capacity, Prices, Wanted, Year, capacity};
+pub use probes::{Probe, Probes, compare_probes};
 
 use serde::Serialize;
 use shard_rlwe::blind::{

@@ -2,7 +2,8 @@
 //!
 //! [`ServerOptions::start`] serves a directory. The directory also holds the [`TokenFile`], the
 //! certificate and snapshots; [`RedbRows`] opens the rows of a server that does not run, for
-//! compaction and snapshots, and [`verify`] checks them.
+//! compaction and snapshots, and [`verify`] checks them. With the cargo feature `cluster`, rows and blobs may be
+//! in PostgreSQL and an object store instead ([`Storage`]), and any number of servers use the same ones.
 
 use std::fs::DirBuilder;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -12,16 +13,19 @@ use std::sync::Arc;
 use getrandom::SysRng;
 use rand_core::UnwrapErr;
 use shard_protocol::Limits;
-use shard_server::Server;
+use shard_server::http::{ClusterOptions, Service, Tokens, start};
 pub use shard_server::http::{
     HttpOptions, NewToken, Running, Scope, StartError, Tls, TlsError, Token, TokenError, TokenFile,
     TokenLimits, TokenRecord,
 };
-use shard_server::http::{Service, Tokens, start};
 pub use shard_server::{BLOCK_BYTES, SESSION_BYTES};
+use shard_server::{Maintenance, Server};
 pub use shard_store::{
     Compaction, RedbRows, Snapshot, StoreError, StoreOptions, Verification, verify,
 };
+#[cfg(feature = "cluster")]
+pub use shard_store::{DatabaseAddress, Objects, PostgresOptions, PostgresRows};
+use shard_store::{Members, RowStore};
 
 use crate::Error;
 
@@ -36,6 +40,10 @@ pub const DEFAULT_PORT: u16 = 7443;
 pub struct ServerOptions {
     /// Rows, tokens, certificate, snapshots; made if need be, for nobody else to read.
     pub directory: PathBuf,
+    /// Where rows and blobs are.
+    pub storage: Storage,
+    /// How servers over one database work together.
+    pub peers: PeerOptions,
     /// Where to listen; port 0 takes a free one.
     pub listen: SocketAddr,
     /// Where the certificate comes from.
@@ -48,6 +56,40 @@ pub struct ServerOptions {
     pub block_bytes: usize,
     /// Limits and manners on the network.
     pub http: HttpOptions,
+}
+
+/// Where rows and blobs are.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum Storage {
+    /// In a file of the server's directory.
+    #[default]
+    Directory,
+    /// In PostgreSQL, for several servers over the same ones.
+    #[cfg(feature = "cluster")]
+    Postgres {
+        /// The database.
+        address: DatabaseAddress,
+        /// Where large blobs are, as [`Objects::open`] takes it; in the database without.
+        objects: Option<String>,
+    },
+}
+
+/// How servers over one database work together: each holds a share of the blocks of blind collections, and any
+/// of them answers for all.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerOptions {
+    /// Where the others are listened to; a free port of the address of clients without.
+    pub listen: Option<SocketAddr>,
+    /// Where the others reach this server, `host:port`; where it listens without.
+    pub advertise: Option<String>,
+    /// How many servers hold each block: one or two.
+    pub replicas: usize,
+}
+
+impl Default for PeerOptions {
+    fn default() -> Self {
+        Self { listen: None, advertise: None, replicas: 1 }
+    }
 }
 
 /// Where the certificate comes from.
@@ -74,6 +116,8 @@ impl ServerOptions {
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
+            storage: Storage::default(),
+            peers: PeerOptions::default(),
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)),
             certificate: Certificate::Made { names: Vec::new() },
             session_bytes: SESSION_BYTES,
@@ -119,22 +163,23 @@ impl ServerOptions {
         let address = self.listen;
         let listener =
             TcpListener::bind(address).map_err(|source| Error::Listen { address, source })?;
-        let store = StoreOptions { cache_bytes: self.cache_bytes, ..StoreOptions::default() };
-        let rows = Arc::new(RedbRows::open(&self.directory, store)?);
+        let Opened { rows, maintenance, members } = self.open_storage()?;
+        let cluster = members.map(|members| self.cluster(members)).transpose()?;
         let limits = Limits { bytes: self.http.body_bytes, rows: MOST_ROWS, ..Limits::default() };
         let tokens = Tokens::open(TokenFile::of(&self.directory))?;
         let open = !tokens.are_required();
-        let server = Server::new(rows.clone(), limits)
+        let server = Server::new(rows, limits)
             .with_session_bytes(self.session_bytes)
             .with_block_bytes(self.block_bytes);
         let running = start(
             listener,
             Service {
                 server,
-                maintenance: rows,
+                maintenance,
                 tokens,
                 tls,
                 snapshots: self.directory.join("snapshots"),
+                cluster,
                 options: self.http,
             },
         )?;
@@ -143,6 +188,43 @@ impl ServerOptions {
         }
         Ok(running)
     }
+
+    fn cluster(&self, members: Arc<dyn Members>) -> Result<ClusterOptions, Error> {
+        let PeerOptions { listen, advertise, replicas } = self.peers.clone();
+        let listen = listen.unwrap_or(SocketAddr::new(self.listen.ip(), 0));
+        if listen.ip().is_unspecified() && advertise.is_none() {
+            return Err(Error::Unreachable { listen });
+        }
+        let renewal = ClusterOptions::RENEWAL;
+        Ok(ClusterOptions { members, listen, advertise, replicas, renewal })
+    }
+
+    fn open_storage(&self) -> Result<Opened, Error> {
+        match &self.storage {
+            Storage::Directory => {
+                let cache_bytes = self.cache_bytes;
+                let options = StoreOptions { cache_bytes, ..StoreOptions::default() };
+                let rows = Arc::new(RedbRows::open(&self.directory, options)?);
+                Ok(Opened { rows: rows.clone(), maintenance: rows, members: None })
+            }
+            #[cfg(feature = "cluster")]
+            Storage::Postgres { address, objects } => {
+                let objects = objects.as_deref().map(Objects::open).transpose()?;
+                let options = PostgresOptions { objects, ..PostgresOptions::default() };
+                let rows = Arc::new(PostgresRows::open(address, options)?);
+                let members = Some(rows.clone() as Arc<dyn Members>);
+                Ok(Opened { rows: rows.clone(), maintenance: rows, members })
+            }
+        }
+    }
+}
+
+/// An engine that was opened.
+struct Opened {
+    rows: Arc<dyn RowStore>,
+    maintenance: Arc<dyn Maintenance>,
+    /// The leases of servers, where several may work on it.
+    members: Option<Arc<dyn Members>>,
 }
 
 /// Makes a token for a server's directory, which is made if need be. What is stored does not say

@@ -99,6 +99,33 @@ pub enum StoreError {
         /// The limit.
         most: usize,
     },
+    /// More than an engine hands out at once.
+    #[error("{what}: {actual}, and at most {limit} are handed out at once")]
+    TooLarge {
+        /// What is counted.
+        what: &'static str,
+        /// What was asked for.
+        actual: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The engine cannot be reached at the moment, or went away before it was known whether a change was
+    /// made: all of it was or nothing. The same request may go a moment later.
+    #[error("cannot {doing} at the moment: {reason}")]
+    Unavailable {
+        /// What was tried.
+        doing: &'static str,
+        /// What came of it.
+        reason: String,
+    },
+    /// Nothing that this engine does.
+    #[error("this server's engine does not {doing}: {instead}")]
+    Elsewhere {
+        /// What was asked for.
+        doing: &'static str,
+        /// Who does it.
+        instead: &'static str,
+    },
     /// What is held of a collection is damaged.
     #[error(
         "damaged: {what}; a verification says more, and a snapshot or a publish of the whole vault \

@@ -8,6 +8,9 @@
 //!   compared with.
 //! * `RedbRows`: the engine of a server on a network, on disk. It comes with the cargo feature
 //!   `durable`.
+//! * `PostgresRows`: the engine of several servers over the same rows, on PostgreSQL, with large blobs in an
+//!   object store if there is one. It comes with the cargo features `postgres` and `objects`.
+//! * [`Members`]: the leases of servers that work on one engine.
 //!
 //! # Commits, revisions and epochs
 //!
@@ -22,17 +25,23 @@
 //!
 //! # Map
 //!
-//! `rules` (what a change may do, for every engine) · `memory` · `durable` (its own map is in
-//! `durable/mod.rs`) · `error`.
+//! `rules` (what a change may do, for every engine) · `members` (servers that work on one engine) · `memory` ·
+//! `durable` (its own map is in `durable/mod.rs`) · `postgres` (likewise) · `conformance` (what every engine
+//! must do, to run on one that you write; cargo feature `conformance`) · `error`.
 //!
 //! # Non-goals
 //!
-//! No keys, no queries, no network, no replication.
+//! No keys, no queries, no replication of its own.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 #[cfg(feature = "durable")]
 mod durable;
 mod error;
+mod members;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod rules;
 
 use std::sync::Arc;
@@ -47,7 +56,14 @@ pub use durable::{
     Compaction, RedbRows, Snapshot, StoreMetrics, StoreOptions, Verification, verify,
 };
 pub use error::StoreError;
+pub use members::{Member, Members, MemoryMembers, WorkerId};
 pub use memory::MemoryRows;
+#[cfg(feature = "objects")]
+pub use postgres::Objects;
+#[cfg(feature = "postgres")]
+pub use postgres::{
+    CONNECTIONS, DatabaseAddress, HEADS, PostgresMetrics, PostgresOptions, PostgresRows,
+};
 
 /// Epochs of a collection: the current one and those that are being published.
 pub const MOST_EPOCHS: usize = 64;
@@ -66,12 +82,30 @@ pub struct EpochStatistics {
     pub width: usize,
 }
 
-/// Rows of all candidates: cell by cell, in the order of the request.
-pub type Fetched = Vec<Vec<Arc<[i32]>>>;
+/// The most bytes of rows that one fetch may ask for. Names are short and rows are long: without it a
+/// message of half a megabyte could ask for gigabytes.
+pub const MOST_FETCHED_BYTES: usize = 256 << 20;
+
+/// The rows of a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fetched {
+    /// Coordinates of a row.
+    pub width: usize,
+    /// Rows of all candidates: cell by cell, in the order of the request.
+    pub rows: Vec<Vec<Arc<[i32]>>>,
+}
 
 /// An engine for rows and blobs. Whatever a method that changes something has returned `Ok` for
-/// is there after a crash; whatever it has returned an error for has changed nothing.
+/// is there after a crash; whatever it has returned an error for has changed nothing, but for
+/// [`StoreError::Unavailable`], after which all of it or nothing of it was done. Repeating a change does
+/// no harm.
 pub trait RowStore: Send + Sync {
+    /// Whether the engine is on another machine, or may be: it answers by waiting and not by computing,
+    /// and other processes may change what it holds.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
     /// Begins a publish, in place of one that has not ended and whose changes are refused from now
     /// on. Makes the collection where it is new, up to [`MOST_COLLECTIONS`].
     fn begin(&self, collection: &CollectionName, advance: &Advance) -> Result<(), StoreError>;
@@ -132,16 +166,14 @@ pub trait RowStore: Send + Sync {
         from: Option<CommitName>,
     ) -> Result<(), StoreError>;
 
-    /// The rows of all candidates, which must be of the current epoch, as of one moment.
+    /// The rows of all candidates, which must be of the current epoch, as of one moment, and their
+    /// width, in one round trip; up to [`MOST_FETCHED_BYTES`].
     fn fetch(
         &self,
         collection: &CollectionName,
         epoch: Epoch,
         candidates: &Candidates,
     ) -> Result<Fetched, StoreError>;
-
-    /// Width of the rows of the current epoch; an error when `epoch` is another.
-    fn width(&self, collection: &CollectionName, epoch: Epoch) -> Result<usize, StoreError>;
 
     /// At most `most` MACs of an epoch, by ascending handle, from after a handle on. An epoch
     /// without rows has none; that is not an error.
@@ -187,6 +219,31 @@ pub trait RowStore: Send + Sync {
 
     /// A sealed blob.
     fn blob(&self, collection: &CollectionName, name: &BlobName) -> Result<Vec<u8>, StoreError>;
+
+    /// The sealed blobs of the first names, `None` for one that is not there: at least of one name, and of as
+    /// many as have no more than `most_bytes` together. An engine on another machine brings them in few
+    /// round trips.
+    fn many_blobs(
+        &self,
+        collection: &CollectionName,
+        names: &[BlobName],
+        most_bytes: usize,
+    ) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let (mut blobs, mut bytes) = (Vec::new(), 0);
+        for name in names {
+            let blob = match self.blob(collection, name) {
+                Ok(sealed) => Some(sealed),
+                Err(StoreError::UnknownBlob(_)) => None,
+                Err(error) => return Err(error),
+            };
+            bytes += blob.as_ref().map_or(0, Vec::len);
+            if bytes > most_bytes && !blobs.is_empty() {
+                break;
+            }
+            blobs.push(blob);
+        }
+        Ok(blobs)
+    }
 
     /// Names and lengths of at most `most` of a collection's blobs, by name, from after a name on.
     fn blobs(

@@ -225,7 +225,8 @@ impl RowStore for MemoryRows {
         candidates: &Candidates,
     ) -> Result<Fetched, StoreError> {
         let collections = self.read();
-        let rows = known(collections.get(collection), collection)?.searched(epoch)?;
+        let held = known(collections.get(collection), collection)?;
+        let rows = held.fetched(epoch, candidates.rows())?;
         let find = |cell: CellHandle, handle: RowHandle| match rows.rows.get(&handle) {
             Some(row) if row.cell == cell => Ok(row.coordinates.clone()),
             _ => Err(match rows.deleted.get(&handle) {
@@ -233,14 +234,10 @@ impl RowStore for MemoryRows {
                 None => StoreError::UnknownRow { cell, handle },
             }),
         };
-        candidates
+        let cells = candidates
             .iter()
-            .map(|(cell, handles)| handles.iter().map(|handle| find(cell, *handle)).collect())
-            .collect()
-    }
-
-    fn width(&self, collection: &CollectionName, epoch: Epoch) -> Result<usize, StoreError> {
-        Ok(known(self.read().get(collection), collection)?.searched(epoch)?.width)
+            .map(|(cell, handles)| handles.iter().map(|handle| find(cell, *handle)).collect());
+        Ok(Fetched { width: rows.width, rows: cells.collect::<Result<_, _>>()? })
     }
 
     fn macs(

@@ -6,7 +6,7 @@ use shard_protocol::{
     Advance, BlobList, CollectionName, CollectionState, CommitName, Epoch, EpochState, Revision,
 };
 
-use crate::{MOST_COLLECTIONS, MOST_EPOCHS, StoreError};
+use crate::{MOST_COLLECTIONS, MOST_EPOCHS, MOST_FETCHED_BYTES, StoreError};
 
 /// An epoch, as far as the rules look at it.
 pub(crate) trait EpochShape {
@@ -77,6 +77,17 @@ pub(crate) trait Rules {
         self.refuse_replaced(asked)?;
         let held = self.epoch(asked)?;
         if self.current() == Some(asked) { Ok(held) } else { Err(StoreError::Pending(asked)) }
+    }
+
+    /// The epoch that is searched, if it is the one asked for and so many of its rows may be fetched.
+    fn fetched(&self, asked: Epoch, rows: usize) -> Result<&Self::Epoch, StoreError> {
+        let held = self.searched(asked)?;
+        let actual = rows.saturating_mul(held.width()).saturating_mul(size_of::<i32>());
+        if actual > MOST_FETCHED_BYTES {
+            let what = "bytes of the rows asked for";
+            return Err(StoreError::TooLarge { what, actual, limit: MOST_FETCHED_BYTES });
+        }
+        Ok(held)
     }
 
     /// Whether a publish may begin: the next one, if it comes from the commit that is held. It takes

@@ -1,11 +1,9 @@
 //! The engine in memory, under the tests of every engine.
 
-mod conformance;
-
 use shard_protocol::CollectionName;
 use shard_store::{MOST_COLLECTIONS, MemoryRows, RowStore, StoreError};
 
-conformance::suite!(MemoryRows::new());
+shard_store::conformance_suite!(MemoryRows::new());
 
 #[test]
 fn an_engine_has_so_many_collections_and_no_more() {

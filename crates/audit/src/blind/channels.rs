@@ -134,12 +134,17 @@ pub fn requests(blind: &BlindSubject, progress: &dyn Fn(&str)) -> Result<Section
     let first = requests.readings.first().map_or("nothing", |(name, _)| *name);
     let leak = format!("the queries are mixed into {first}, at a correlation");
     judge(&mut section, &tried, (seed, requests.queries.rows()), &leak, plant)?;
-    section.notes.push(
+    let named = match blind.seen.cells {
+        None => "Requests name no candidates and no cells.",
+        Some(_) => {
+            "These requests asked for all cells and named none. A search of some names them, in the clear: \
+             queries that ask for different cells are told apart by that, which is not attacked here."
+        }
+    };
+    section.notes.push(format!(
         "Every query was asked twice. The attacker tells requests for one query from requests for two, and \
-         is given the list of queries to name the one that was asked. Requests name no candidates and no \
-         cells."
-            .to_owned(),
-    );
+         is given the list of queries to name the one that was asked. {named}"
+    ));
     Ok(section)
 }
 

@@ -92,6 +92,8 @@ pub struct Seen {
     pub stored_bytes: usize,
     /// Bytes of every recorded request and of its answer.
     pub requests: Vec<(usize, usize)>,
+    /// Cells that blocks are grouped by, if they are, and how many of them a search asks for.
+    pub cells: Option<(usize, usize)>,
     /// Records, if there are any.
     pub records: Option<SeenRecords>,
 }

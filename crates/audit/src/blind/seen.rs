@@ -39,6 +39,13 @@ pub fn collection_size(blind: &BlindSubject, _: &dyn Fn(&str)) -> Result<Section
         (shape.tiles() - 1) * shape.tile() + 1,
         shape.tiles() * shape.tile(),
     ));
+    if let Some((cells, _)) = seen.cells {
+        section.findings.push(finding("cells", cells));
+        section.notes.push(format!(
+            "The list of blocks says which of the {cells} cells each belongs to, so the server counts the blocks \
+             of every cell: documents of one cell are near each other."
+        ));
+    }
     if let Some(records) = &seen.records {
         let (pages, slots) = (records.shape.pages(), records.shape.slots());
         section.findings.push(finding("pages_of_records", pages));
@@ -110,6 +117,14 @@ pub fn request_shape(blind: &BlindSubject, _: &dyn Fn(&str)) -> Result<Section> 
         "{sizes}. The server sees that there was a search, when and from which address. It also sees that a \
          client gives up: one that finds an answer false asks no more until there are fresh checks."
     ));
+    if let Some((cells, probe)) = blind.seen.cells {
+        section.findings.push(finding("cells_named_by_a_search", probe));
+        section.notes.push(format!(
+            "The audit asked for all cells. A search asks for {probe} of {cells} unless it says otherwise, and \
+             names them; its answer has the size of these cells. So the server sees which searches are about \
+             similar things, and how often each cell is asked for."
+        ));
+    }
     if let Some(records) = &blind.seen.records {
         let fetches = &records.fetches;
         let slots = distinct(fetches.iter().map(|it| it.0));

@@ -85,6 +85,7 @@ pub(crate) fn subject(level: f64) -> BlindSubject {
             checks: 12,
             stored_bytes: 1_000_000,
             requests: vec![(100, 200); 50],
+            cells: None,
             records: None,
         },
         seed: 7,

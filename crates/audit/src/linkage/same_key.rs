@@ -11,7 +11,7 @@ use super::prefix::{DEPTH, neighbours_of};
 use super::without_rows;
 use crate::finding::{Finding, Section, Verdict};
 use crate::subject::Subject;
-use crate::tools::neighbours::{Metric, nearest_allowed, shares};
+use crate::tools::neighbours::{Metric, nearest_allowed, nearest_others_within, shares};
 use crate::tools::statistics::{generator, interval, mean, sample};
 use crate::view::Release;
 
@@ -86,7 +86,9 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     // Without a residual to compare there are only whole rows, by their distances.
     let metric = if subject.prefix_width == 0 { Metric::Distance } else { Metric::Cosine };
     let truth = neighbours_of(&subject.vectors, &documents, metric);
-    let residual_truth = neighbours_of(&subject.residuals(), &documents, Metric::Cosine);
+    let residual = subject.prefix_width..subject.coordinates.width();
+    let residual_truth =
+        nearest_others_within(&subject.coordinates, residual, &documents, DEPTH, Metric::Cosine);
     progress("same-key-neighbours: rows of one key");
     let found = documents_of_rows(&subject.documents, &neighbours_under_key(release, &probe_rows));
     let cells: Vec<u32> = rows.iter().map(|&row| release.cells[row]).collect();

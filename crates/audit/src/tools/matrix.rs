@@ -1,5 +1,7 @@
 //! Rows of numbers in double precision.
 
+use std::ops::Range;
+
 use faer::{Mat, MatRef, Par};
 use rand_core::Rng;
 use shard_geometry::VectorSet;
@@ -91,7 +93,7 @@ impl Matrix {
     ///
     /// # Panics
     /// When the range is empty or past the end.
-    pub fn columns(&self, range: std::ops::Range<usize>) -> Self {
+    pub fn columns(&self, range: Range<usize>) -> Self {
         let width = range.len();
         let mut values = Vec::with_capacity(self.rows() * width);
         self.iter().for_each(|row| values.extend_from_slice(&row[range.clone()]));
@@ -152,7 +154,13 @@ impl Matrix {
     /// # Panics
     /// When the widths differ.
     pub fn times_transposed(&self, other: &Self) -> Self {
-        self.product(other.as_faer().transpose())
+        self.times_columns_transposed(other, 0..other.width)
+    }
+
+    /// The same with some columns of the other, which are not copied.
+    pub fn times_columns_transposed(&self, other: &Self, columns: Range<usize>) -> Self {
+        let other = other.as_faer().subcols(columns.start, columns.len());
+        self.product(other.transpose())
     }
 
     /// `self * other`, on all cores.

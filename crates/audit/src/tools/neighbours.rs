@@ -1,6 +1,8 @@
 //! Exact nearest neighbours, a block of queries at a time: nothing of the size of all pairs is ever
 //! in memory.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use shard_geometry::top_k;
 
@@ -40,8 +42,19 @@ pub fn nearest_allowed(
     metric: Metric,
     allowed: impl Fn(usize, usize) -> bool + Sync,
 ) -> Vec<Vec<u32>> {
+    nearest_within(queries, (gallery, 0..gallery.width()), k, metric, allowed)
+}
+
+/// The same by some columns of the gallery, which are not copied.
+fn nearest_within(
+    queries: &Matrix,
+    gallery: (&Matrix, Range<usize>),
+    k: usize,
+    metric: Metric,
+    allowed: impl Fn(usize, usize) -> bool + Sync,
+) -> Vec<Vec<u32>> {
     let mut found = Vec::with_capacity(queries.rows());
-    for_each_block(queries, gallery, metric, |first, scores| {
+    for_each_block_within(queries, gallery, metric, |first, scores| {
         let block: Vec<Vec<u32>> = (0..scores.rows())
             .into_par_iter()
             .map(|at| {
@@ -63,8 +76,20 @@ pub fn nearest_others(
     k: usize,
     metric: Metric,
 ) -> Vec<Vec<u32>> {
+    nearest_others_within(gallery, 0..gallery.width(), probes, k, metric)
+}
+
+/// The same by some columns.
+pub fn nearest_others_within(
+    gallery: &Matrix,
+    columns: Range<usize>,
+    probes: &[usize],
+    k: usize,
+    metric: Metric,
+) -> Vec<Vec<u32>> {
     let not_itself = |probe: usize, row: usize| probes[probe] != row;
-    nearest_allowed(&gallery.select(probes), gallery, k, metric, not_itself)
+    let queries = gallery.select(probes).columns(columns.clone());
+    nearest_within(&queries, (gallery, columns), k, metric, not_itself)
 }
 
 /// The place, from zero, of row `targets[i]` among the gallery's rows for query `i`. Rows that
@@ -111,16 +136,26 @@ pub fn for_each_block(
     queries: &Matrix,
     gallery: &Matrix,
     metric: Metric,
+    sink: impl FnMut(usize, &Matrix),
+) {
+    for_each_block_within(queries, (gallery, 0..gallery.width()), metric, sink);
+}
+
+fn for_each_block_within(
+    queries: &Matrix,
+    (gallery, columns): (&Matrix, Range<usize>),
+    metric: Metric,
     mut sink: impl FnMut(usize, &Matrix),
 ) {
-    assert_eq!(queries.width(), gallery.width(), "rows of one width");
-    let norms = gallery.norms();
+    assert_eq!(queries.width(), columns.len(), "rows of one width");
+    let norm = |row: &[f64]| row[columns.clone()].iter().map(|x| x * x).sum::<f64>().sqrt();
+    let norms: Vec<f64> = gallery.iter().map(norm).collect();
     let at_once = (MOST_SCORES / gallery.rows().max(1)).clamp(1, BLOCK);
     for first in (0..queries.rows()).step_by(at_once) {
         let rows: Vec<usize> = (first..queries.rows().min(first + at_once)).collect();
         let block = queries.select(&rows);
         let own = block.norms();
-        let mut scores = block.times_transposed(gallery);
+        let mut scores = block.times_columns_transposed(gallery, columns.clone());
         scores.values_mut().par_chunks_exact_mut(gallery.rows()).zip(&own).for_each(
             |(row, &own)| {
                 for (score, &norm) in row.iter_mut().zip(&norms) {
@@ -175,6 +210,8 @@ mod tests {
         let not_self = nearest_allowed(&gallery, &gallery, 1, Metric::Distance, |i, j| i != j);
         assert_eq!(not_self, [[1], [2], [3], [2]]);
         assert_eq!(nearest_others(&gallery, &[3, 1], 1, Metric::Distance), [[2], [2]]);
+        let copied = nearest_others(&gallery.columns(1..2), &[0, 2], 2, Metric::Distance);
+        assert_eq!(nearest_others_within(&gallery, 1..2, &[0, 2], 2, Metric::Distance), copied);
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub fn run(arguments: &Eval, json: Option<&Path>) -> Result<()> {
     let options = EvaluateOptions {
         search: SearchOptions {
             candidates: arguments.candidates,
+            probe: arguments.probe,
             objective: arguments.plan.objective(),
             layout: arguments.plan.layout(),
             ..SearchOptions::default()
@@ -45,6 +46,8 @@ pub fn run(arguments: &Eval, json: Option<&Path>) -> Result<()> {
         "left_out": outcome.left_out,
         "candidates": outcome.candidates,
         "d_pub": collection.rotated().map(|held| held.model().split().prefix()),
+        "cells": outcome.cells,
+        "recall10": outcome.recall10,
         "top10_identical": outcome.top10_identical,
         "top10_strict": outcome.top10_strict,
         "max_abs_error": outcome.max_abs_error,
@@ -78,10 +81,16 @@ pub fn quality_table(quality: &Quality) -> String {
 fn summary(outcome: &Evaluation) -> String {
     let (same, error) = (100.0 * outcome.top10_identical, outcome.max_abs_error);
     let mut text = if outcome.quality.shard_blind.is_some() {
+        let scored = match outcome.cells {
+            None => format!("all {} documents scored", outcome.candidates),
+            Some(cells) => format!(
+                "{} documents of {cells} cells scored for a query, with {:.2} % of the raw top 10 among them",
+                outcome.candidates,
+                100.0 * outcome.recall10.unwrap_or_default()
+            ),
+        };
         format!(
-            "  all {} documents scored; top 10 that of raw search in {same:.1} % of queries; worst score \
-             error {error:.1e}",
-            outcome.candidates
+            "  {scored}; top 10 that of raw search in {same:.1} % of queries; worst score error {error:.1e}"
         )
     } else {
         format!(

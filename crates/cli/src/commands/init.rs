@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use shard::{CellCount, Choice, Settings, TransformKind, Vault};
 
-use crate::args::{VaultArguments, cells, choice};
+use crate::args::{VaultArguments, cells, choice, positive};
 use crate::output::Output;
 use crate::unlock;
 
@@ -26,10 +26,14 @@ pub struct Init {
     /// copy, sealed, and what changes documents needs it [default: yes]
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no, help_heading = BLIND)]
     pub keep_vectors: Option<bool>,
-    /// Cells, each with its own key, `auto` to follow the number of documents, or `micro` for a key
-    /// per document
-    #[arg(long, value_name = "N", value_parser = cells, help_heading = ROTATED)]
+    /// Of a large blind collection, cells that its documents are grouped by: a search asks for some, and the
+    /// server learns which. Of a rotated one, cells with a key each, `auto` to follow the number of
+    /// documents, or `micro` for a key per document
+    #[arg(long, value_name = "N", value_parser = cells)]
     pub cells: Option<CellCount>,
+    /// Cells that a search asks for, unless it says how many [default: a quarter of them]
+    #[arg(long, value_name = "CELLS", value_parser = positive, requires = "cells", help_heading = BLIND)]
+    pub probe: Option<usize>,
     /// Width of the routing prefix, or `auto`: the smallest that keeps recall
     #[arg(long, value_name = "WIDTH", value_parser = choice, help_heading = ROTATED)]
     pub d_pub: Option<Choice>,
@@ -63,14 +67,16 @@ impl Init {
     /// When an option is of the other protection.
     pub fn settings(&self) -> Result<Settings> {
         let rotated = [
-            ("--cells", self.cells.is_some()),
             ("--d-pub", self.d_pub.is_some()),
             ("--candidates", self.candidates.is_some()),
             ("--transform", self.transform.is_some()),
             ("--seed", self.seed.is_some()),
         ];
-        let blind =
-            [("--tile", self.tile.is_some()), ("--keep-vectors", self.keep_vectors.is_some())];
+        let blind = [
+            ("--tile", self.tile.is_some()),
+            ("--keep-vectors", self.keep_vectors.is_some()),
+            ("--probe", self.probe.is_some()),
+        ];
         let (foreign, other) = match self.protection {
             ProtectionName::Blind => (&rotated[..], "rotated"),
             ProtectionName::Rotated => (&blind[..], "blind"),
@@ -82,7 +88,8 @@ impl Init {
             let defaults = Settings::blind();
             let tile = self.tile.unwrap_or(defaults.tile);
             let keep_vectors = self.keep_vectors.unwrap_or(defaults.keep_vectors);
-            return Ok(Settings { tile, keep_vectors, ..defaults });
+            let cells = self.cells.unwrap_or(defaults.cells);
+            return Ok(Settings { tile, keep_vectors, cells, probe: self.probe, ..defaults });
         }
         let cells = self.cells.unwrap_or(Settings::DEFAULT_CELLS);
         let defaults = Settings::new(cells);
@@ -166,17 +173,24 @@ mod tests {
 
     #[test]
     fn options_of_the_other_protection_are_refused_by_name() {
-        for flag in
-            ["--cells 4", "--d-pub 8", "--candidates 9", "--transform structured", "--seed 1"]
-        {
+        for flag in ["--d-pub 8", "--candidates 9", "--transform structured", "--seed 1"] {
             let error = settings(flag).unwrap_err();
             let name = flag.split(' ').next().unwrap();
             assert!(error.starts_with(name) && error.contains("--protection rotated"), "{error}");
         }
-        for flag in ["--tile 32", "--keep-vectors no"] {
+        for flag in ["--tile 32", "--keep-vectors no", "--cells 4 --probe 1"] {
             let error = settings(&format!("--protection rotated {flag}")).unwrap_err();
             assert!(error.contains("is of blind collections"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_blind_vault_has_cells_only_if_told_so() {
+        let celled = settings("--cells 64 --probe 8").unwrap();
+        assert_eq!((celled.cells, celled.probe), (CellCount::Cells(64), Some(8)));
+        assert!(celled.check().is_ok());
+        assert!(settings("--cells 4 --probe 5").unwrap().check().is_err());
+        assert!(settings("--cells micro").unwrap().check().is_err());
     }
 
     #[test]

@@ -54,10 +54,14 @@ impl ServerHandler for Assistant {
         let mut info = InitializeResult::new(ServerCapabilities::builder().enable_tools().build());
         info.server_info = Implementation::new("shard", env!("CARGO_PKG_VERSION"));
         let collection = self.desk.retriever().collection().ok().flatten();
-        let hidden = if collection.is_some_and(|held| held.blind().is_some()) {
-            "neither the query nor which documents were found"
-        } else {
-            "not the query, but which documents came into question"
+        let blind = collection.as_ref().and_then(|held| held.blind());
+        let hidden = match blind {
+            Some(held) if held.cells().is_some() => {
+                "neither the query nor which documents were found, but which cells of similar ones were \
+                 asked for"
+            }
+            Some(_) => "neither the query nor which documents were found",
+            None => "not the query, but which documents came into question",
         };
         info.instructions = Some(format!(
             "Searches a private collection of documents by meaning. The server that holds the collection \

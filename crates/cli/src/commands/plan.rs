@@ -1,12 +1,18 @@
-//! `shard plan`: what the ways to search cost, side by side.
+//! `shard plan`: what the ways to search cost, side by side; what searches of some cells find; what a large
+//! collection takes.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use shard::planning::{Way, Ways, compare_ways};
+use serde::Serialize;
+use shard::input::read_queries;
+use shard::planning::{
+    Capacity, Prices, Probes, Wanted, Way, Ways, capacity, compare_probes, compare_ways,
+};
+use shard::{Vault, VaultAccess};
 
-use crate::args::{VaultArguments, link, positive};
+use crate::args::{VaultArguments, large, link, positive};
 use crate::output::{Output, bytes, grouped, table};
 use crate::unlock;
 
@@ -17,8 +23,11 @@ pub struct Plan {
     /// File that unlocks the vault instead of a passphrase
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// Number of documents
-    #[arg(long, value_name = "N", requires = "dim", conflicts_with = "vault", value_parser = positive)]
+    /// Query vectors to measure with what searches of some cells find [default: a sample of the documents]
+    #[arg(long, value_name = "FILE", requires = "vault")]
+    pub queries: Option<PathBuf>,
+    /// Number of documents: 100000, 1e8
+    #[arg(long, value_name = "N", requires = "dim", conflicts_with = "vault", value_parser = large)]
     pub rows: Option<usize>,
     /// Coordinates of a document
     #[arg(long, value_name = "D", requires = "rows", value_parser = positive)]
@@ -26,24 +35,198 @@ pub struct Plan {
     /// Speed of the link to plan for, in Mbit/s [default: 200]
     #[arg(long, value_name = "MBIT", value_parser = link)]
     pub link: Option<f64>,
+    #[command(flatten)]
+    pub size: SizeArguments,
+}
+
+/// What a collection without a vault is to be like.
+#[derive(Args)]
+pub struct SizeArguments {
+    /// Cells that documents are grouped by [default: none, every search scores everything]
+    #[arg(long, value_name = "C", requires_all = ["rows", "probe"], value_parser = positive)]
+    pub cells: Option<usize>,
+    /// Cells that a search asks for
+    #[arg(long, value_name = "CELLS", requires = "cells", value_parser = positive)]
+    pub probe: Option<usize>,
+    /// Memory of a worker, in GB
+    #[arg(long, value_name = "GB", requires = "rows", default_value_t = 64, value_parser = positive)]
+    pub worker_memory: usize,
+    /// Searches of all clients in a day
+    #[arg(long, value_name = "N", requires = "rows", default_value = "100000", value_parser = large)]
+    pub searches: usize,
+    /// Prices, as TOML [default: placeholders, which are nobody's]
+    #[arg(long, value_name = "FILE", requires = "rows")]
+    pub prices: Option<PathBuf>,
+}
+
+impl SizeArguments {
+    fn prices(&self) -> Result<Prices> {
+        let Some(path) = &self.prices else { return Ok(toml::from_str(Prices::PLACEHOLDERS)?) };
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+        let prices: Prices =
+            toml::from_str(&text).with_context(|| format!("the prices in {}", path.display()))?;
+        if !prices.are_sound() {
+            bail!(
+                "the prices in {}: they are zero or more, and a worker has a core",
+                path.display()
+            );
+        }
+        Ok(prices)
+    }
+
+    fn wanted(&self, rows: usize, dimension: usize, megabits: Option<f64>) -> Result<Wanted> {
+        let cells = self.cells.zip(self.probe);
+        if let Some((cells, probe)) = cells.filter(|(cells, probe)| probe > cells || *cells > rows)
+        {
+            bail!("{probe} of {cells} cells of {rows} documents: there cannot be so many");
+        }
+        let worker_memory = self.worker_memory as f64 * 1e9;
+        let searches = self.searches as f64;
+        Ok(Wanted { rows, dimension, cells, worker_memory, searches, megabits })
+    }
+}
+
+/// Everything that is printed.
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    ways: Ways,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cells: Option<Probes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capacity: Option<Capacity>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prices: Option<Prices>,
 }
 
 pub fn run(arguments: &Plan, json: Option<&Path>) -> Result<()> {
-    let (rows, dimension) = match (&arguments.vault, arguments.rows, arguments.dim) {
+    let output = Output::new(json);
+    let report = match (&arguments.vault, arguments.rows, arguments.dim) {
         (Some(vault), None, None) => {
             let vault =
                 VaultArguments { vault: vault.clone(), key_file: arguments.key_file.clone() };
             let vault = unlock::open(&vault)?;
             let held = vault.collection()?.context("the vault is empty: give --rows and --dim")?;
-            (held.documents(), held.dimension())
+            let ways = compare_ways(held.documents(), held.dimension(), arguments.link)?;
+            let cells = probes(&vault, arguments)?;
+            Report { ways, cells, capacity: None, prices: None }
         }
-        (None, Some(rows), Some(dimension)) => (rows, dimension),
+        (None, Some(rows), Some(dimension)) => {
+            let prices = arguments.size.prices()?;
+            let wanted = arguments.size.wanted(rows, dimension, arguments.link)?;
+            let ways = compare_ways(rows, dimension, arguments.link)?;
+            let capacity = Some(capacity(&wanted, &prices)?);
+            Report { ways, cells: None, capacity, prices: Some(prices) }
+        }
         _ => bail!("name a vault, or give --rows and --dim"),
     };
-    let ways = compare_ways(rows, dimension, arguments.link)?;
-    let output = Output::new(json);
-    output.line(text(&ways))?;
-    output.result(&ways)
+    output.line(text(&report.ways))?;
+    if let Some(cells) = &report.cells {
+        output.line(cells_text(cells))?;
+    }
+    if let (Some(capacity), Some(prices)) = (&report.capacity, &report.prices) {
+        output.line(capacity_text(capacity, prices, &arguments.size))?;
+    }
+    output.result(&report)
+}
+
+/// What searches of some cells of a vault find.
+fn probes(vault: &Vault, arguments: &Plan) -> Result<Option<Probes>> {
+    let held = vault.collection()?;
+    let blind = held.as_ref().and_then(|held| held.blind());
+    let Some(blind) = blind.filter(|blind| blind.cells().is_some()) else {
+        if arguments.queries.is_some() {
+            bail!(
+                "--queries measures what searches of some cells find, and this vault has no cells"
+            );
+        }
+        return Ok(None);
+    };
+    // A query vault has no vectors to measure with.
+    if vault.access() == VaultAccess::Query {
+        return Ok(None);
+    }
+    let queries = arguments.queries.as_deref().map(|path| read_queries(path, None)).transpose()?;
+    let queries = queries.as_ref().map(shard::Documents::vectors);
+    Ok(compare_probes(blind, &vault.documents()?, queries)?)
+}
+
+fn cells_text(cells: &Probes) -> String {
+    let row = |probe: &shard::planning::Probe| {
+        vec![
+            format!("{}{}", probe.probe, if probe.probe == cells.probe { " *" } else { "" }),
+            format!("{:.4}", probe.recall10),
+            grouped(probe.documents.round() as usize),
+            bytes(probe.bytes_up as f64),
+            bytes(probe.bytes_down),
+            format!("{:.1} ms", probe.server_ms),
+            format!("{:.1} ms", probe.client_ms),
+        ]
+    };
+    let rows: Vec<Vec<String>> = cells.probes.iter().map(row).collect();
+    let heads =
+        ["cells", "recall@10", "scored", "up", "down", "server, one core", "client, one core"];
+    let measured =
+        if cells.owners_queries { "queries" } else { "documents, each looking for the others" };
+    format!(
+        "\n{} cells, recall measured with {} {measured} (* what a search asks for unless it says --probe)\n{}\n\
+         the server learns which cells a search asks for; a search of all of them names none",
+        cells.cells,
+        cells.queries,
+        table(&heads, &rows)
+    )
+}
+
+fn capacity_text(capacity: &Capacity, prices: &Prices, size: &SizeArguments) -> String {
+    let money = |sum: f64| format!("{} {}", grouped(sum.round() as usize), prices.currency);
+    let year = &capacity.year;
+    let rows = [
+        ("memory", bytes(capacity.memory)),
+        ("disk", bytes(capacity.disk)),
+        ("workers", format!("{} of {} GB", grouped(capacity.workers), size.worker_memory)),
+        ("   for memory alone", grouped(capacity.workers_for_memory)),
+        ("bytes up", bytes(capacity.bytes_up)),
+        ("bytes down", bytes(capacity.bytes_down)),
+        ("servers, core time", format!("{:.1} ms", capacity.server_core_ms)),
+        ("client, core time", format!("{:.1} ms", capacity.client_core_ms)),
+        ("client keeps at most", bytes(capacity.client_bytes)),
+        ("a year", money(year.total)),
+        ("   workers", money(year.workers)),
+        ("   disk", money(year.storage)),
+        ("   answers", money(year.traffic)),
+    ];
+    let rows: Vec<Vec<String>> =
+        rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    let what = match size.cells.zip(size.probe) {
+        Some((cells, probe)) => format!("{probe} of {cells} cells asked for"),
+        None => "everything scored".to_owned(),
+    };
+    let head = format!("blind, {what}, {} searches a day", grouped(size.searches));
+    let mut lines = vec![String::new(), table(&[&head, ""], &rows)];
+    let dated = match &size.prices {
+        Some(path) => format!("prices of {}, from {}", prices.date, path.display()),
+        None => "prices are placeholders: give yours with --prices".to_owned(),
+    };
+    lines.push(format!("{dated}; no replicas are counted"));
+    if capacity.collections > 1 {
+        lines.push(format!(
+            "{} blocks are {} collections",
+            grouped(capacity.blocks),
+            capacity.collections
+        ));
+    }
+    if !capacity.answer_fits {
+        let advice =
+            "an answer is longer than servers send at once: ask for fewer cells (--cells, --probe)";
+        lines.push(advice.to_owned());
+    }
+    if size.cells.is_some() {
+        let leak = "the server learns which cells a search asks for; what searches of so many cells find, `shard \
+                    plan VAULT` measures on your documents";
+        lines.push(leak.to_owned());
+    }
+    lines.join("\n")
 }
 
 fn text(ways: &Ways) -> String {
@@ -85,4 +268,20 @@ fn text(ways: &Ways) -> String {
     }
     lines.push(format!("\nrecommended: {}", ways.recommendation));
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::large;
+
+    #[test]
+    fn numbers_of_documents_may_be_powers_of_ten() {
+        assert_eq!(
+            ["7", "1e8", "2.5E6"].map(|text| large(text).unwrap()),
+            [7, 100_000_000, 2_500_000]
+        );
+        for text in ["0", "-1", "1.5e0", "1e-3", "1e99", "2.5", "many"] {
+            assert!(large(text).is_err(), "{text}");
+        }
+    }
 }

@@ -66,7 +66,7 @@ pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
         top: arguments.top,
         filter: arguments.filter(),
         candidates: arguments.candidates,
-        probe: arguments.nprobe,
+        probe: arguments.probe,
         objective: arguments.plan.objective(),
         layout: arguments.plan.layout(),
         ..SearchOptions::default()
@@ -421,7 +421,12 @@ pub(super) fn saw(answer: &Answer) -> Vec<(Leak, String)> {
     let (up, down) = (bytes(cost.bytes_up as f64), bytes(cost.bytes_down as f64));
     let shape = format!("{up} up, {down} down");
     if cost.blocks > 0 {
-        return vec![(Leak::RequestShape, format!("{shape}: the same for every query"))];
+        if cost.active_cells == 0 {
+            return vec![(Leak::RequestShape, format!("{shape}: the same for every query"))];
+        }
+        let cells = format!("{} cells: {}", cost.active_cells, Leak::ActiveCells.meaning());
+        let shape = format!("{shape}: the same for every query of these cells");
+        return vec![(Leak::ActiveCells, cells), (Leak::RequestShape, shape)];
     }
     let mut saw = vec![
         (Leak::ActiveCells, format!("{} cells", cost.active_cells)),
@@ -443,7 +448,7 @@ pub(super) fn saw(answer: &Answer) -> Vec<(Leak, String)> {
     saw.into_iter().map(told).collect()
 }
 
-/// The same for a blind collection, of which every search sees the same.
+/// The same for a blind collection.
 fn blind_explanation(answer: &Answer) -> String {
     let cost = &answer.cost;
     let ms = |duration: std::time::Duration| format!("{:.2} ms", duration.as_secs_f64() * 1e3);
@@ -458,10 +463,7 @@ fn blind_explanation(answer: &Answer) -> String {
             ms(t.server),
             ms(t.open)
         ),
-        format!(
-            "  sent    {shape}; all {} documents in {} blocks scored",
-            cost.candidates, cost.blocks
-        ),
+        format!("  sent    {shape}; {} in {} blocks scored", scored(cost), cost.blocks),
         format!(
             "  scores  rounded to {:.1e} (error below {:.1e}); the whole answer was checked",
             answer.precision, answer.error_bound
@@ -474,7 +476,18 @@ fn blind_explanation(answer: &Answer) -> String {
     lines.join("\n")
 }
 
+/// Which documents a search of a blind collection scores.
+fn scored(cost: &Cost) -> String {
+    match cost.active_cells {
+        0 => format!("all {} documents", cost.candidates),
+        cells => format!("the {} documents of {cells} cells", cost.candidates),
+    }
+}
+
 fn plan_in_words(cost: &Cost) -> String {
+    if cost.blocks > 0 && cost.active_cells > 0 {
+        return format!("blind, {} blocks of {} cells", cost.blocks, cost.active_cells);
+    }
     if cost.blocks > 0 {
         return format!("blind, {} blocks", cost.blocks);
     }

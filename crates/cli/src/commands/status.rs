@@ -142,7 +142,14 @@ fn rotated(
 /// What is particular to a blind collection.
 fn blind(held: &BlindCollection, output: &Output<'_>) -> Result<Value> {
     let (shape, blocks) = (held.shape(), held.blocks().len());
-    output.line("protection   blind: the server holds ciphertexts and scores all of them")?;
+    let cells = held.cells().map(|cells| (cells.count(), cells.probe()));
+    output.line(match cells {
+        None => "protection   blind: the server holds ciphertexts and scores all of them".to_owned(),
+        Some((count, probe)) => format!(
+            "protection   blind: the server holds ciphertexts and scores those of {probe} of {count} cells, \
+             and learns which cells a search asks for"
+        ),
+    })?;
     output.line(format!(
         "dimensions   {} in tiles of {}; {} documents share a block",
         shape.dimension(),
@@ -166,6 +173,8 @@ fn blind(held: &BlindCollection, output: &Output<'_>) -> Result<Value> {
         "protection": "blind",
         "tile": shape.tile(),
         "blocks": blocks,
+        "cells": cells.map(|(count, _)| count),
+        "probe": cells.map(|(_, probe)| probe),
         "places": held.places(),
         "free": held.places() - held.rows(),
         "records": records.map_or(0, |(count, _)| count),

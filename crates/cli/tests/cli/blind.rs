@@ -105,6 +105,92 @@ fn a_blind_vault_is_searched_at_home_with_and_without_a_server() {
 }
 
 #[test]
+fn a_vault_with_cells_is_exact_in_those_that_are_asked_for_and_says_what_that_shows() {
+    let documents = random_rows(ROWS, WIDTH, 3);
+    let desk = desk_with(&documents, &["--cells", "5", "--probe", "2"]);
+    let all = desk.search(&["--queries", "queries.npy", "--probe", "5"]);
+    for (number, report) in all.iter().enumerate() {
+        assert_is_exact(&hits(report), &documents, &documents[number]);
+        assert_eq!(self::number(report, "active_cells"), 0.0, "none is named");
+    }
+    // The best of some cells are the best of all, where they are among them.
+    let some = desk.search(&["--queries", "queries.npy", "-k", "1000"]);
+    for (number, report) in some.iter().enumerate() {
+        let found = hits(report);
+        assert!(found.len() < ROWS && self::number(report, "active_cells") == 2.0);
+        let exact = best(&documents, &documents[number]);
+        let mut exact = exact.iter().filter(|(id, _)| found.iter().any(|(one, _)| one == id));
+        for (id, score) in &found {
+            let (true_id, true_score) = exact.next().expect("as many");
+            assert!(id == true_id && (score - true_score).abs() < 1e-4, "{score} {true_score}");
+        }
+    }
+    let key = ["--key-file", KEY];
+    let search = ["search", VAULT, "--query", "queries.npy", "--explain"];
+    let text = desk.succeeds(&[&search[..], &key].concat());
+    for words in ["active-cells", "2 cells", "the whole answer was checked", "documents of 2 cells"]
+    {
+        assert!(text.contains(words), "{words:?} in {text}");
+    }
+    let status = desk.succeeds(&[&["status", VAULT][..], &key].concat());
+    assert!(status.contains("2 of 5 cells, and learns which cells"), "{status}");
+    let plan = desk.succeeds(&[&["plan", VAULT][..], &key].concat());
+    assert!(plan.contains("recall@10") && plan.contains("the server learns which cells"), "{plan}");
+    let plan = parsed(&desk.succeeds(&[&["plan", VAULT, "--json", "-"][..], &key].concat()));
+    let probes = plan["cells"]["probes"].as_array().expect("a list");
+    let recalls: Vec<f64> = probes.iter().map(|probe| number(probe, "recall10")).collect();
+    assert!(recalls.is_sorted() && recalls.last() == Some(&1.0), "{recalls:?}");
+    assert_eq!(
+        probes.iter().map(|probe| number(probe, "probe")).collect::<Vec<_>>(),
+        [1.0, 2.0, 4.0, 5.0]
+    );
+    let judged = ["eval", VAULT, "--queries", "queries.npy", "--qrels", "qrels.tsv", "--json", "-"];
+    let lines: Vec<String> = (0..10).map(|query| format!("{query}\t{query}\t1")).collect();
+    desk.write("qrels.tsv", format!("query-id\tcorpus-id\tscore\n{}\n", lines.join("\n")));
+    for (probe, whole) in [("1", false), ("5", true)] {
+        let report = parsed(&desk.succeeds(&[&judged[..], &["--probe", probe], &key].concat()));
+        assert_eq!(number(&report, "recall10") == 1.0, whole, "{report}");
+    }
+    desk.succeeds(&[&["verify", VAULT][..], &key].concat());
+    desk.refused(
+        &["init", "other", "--key-file", KEY, "--cells", "4", "--probe", "5"],
+        &["there are 4"],
+    );
+}
+
+#[test]
+fn a_size_is_planned_with_prices_from_a_file() {
+    let desk = Desk::new();
+    let plan = ["plan", "--rows", "1e8", "--dim", "768", "--json", "-"];
+    let cells = ["--cells", "4096", "--probe", "64"];
+    let all = parsed(&desk.succeeds(&plan));
+    let some = parsed(&desk.succeeds(&[&plan[..], &cells].concat()));
+    let of = |report: &serde_json::Value, name| number(&report["capacity"], name);
+    assert_eq!(number(&all, "rows"), 1e8);
+    assert!(of(&some, "server_core_ms") < of(&all, "server_core_ms") / 40.0);
+    assert_eq!(of(&some, "workers_for_memory"), (of(&some, "memory") / 64e9).ceil());
+    let text = desk.succeeds(&["plan", "--rows", "2e6", "--dim", "384"]);
+    assert!(text.contains("prices are placeholders"), "{text}");
+    let prices = "date = \"2026\"\ncurrency = \"X\"\nworker_hour = 3.0\nworker_cores = 4\n\
+                  storage_gb_month = 0.0\ntraffic_gb = 0.0\n";
+    desk.write("prices.toml", prices);
+    let priced =
+        [&plan[..], &cells, &["--prices", "prices.toml", "--worker-memory", "256"]].concat();
+    let priced = parsed(&desk.succeeds(&priced));
+    let year = of(&priced, "workers") * 3.0 * 8760.0;
+    assert!((number(&priced["capacity"]["year"], "total") - year).abs() < 1e-6);
+    desk.write("prices.toml", "worker_hour = -3.0\n");
+    desk.refused(
+        &["plan", "--rows", "10", "--dim", "8", "--prices", "prices.toml"],
+        &["prices.toml"],
+    );
+    desk.refused(
+        &["plan", "--rows", "1e4", "--dim", "8", "--cells", "4", "--probe", "5"],
+        &["5 of 4 cells"],
+    );
+}
+
+#[test]
 fn ways_are_compared_without_a_vault() {
     let desk = Desk::new();
     let plan = ["plan", "--rows", "100000", "--dim", "384", "--json", "-"];

@@ -147,6 +147,14 @@ fn use_a_blind_vault(desk: &Desk, watched: &mut Watched) {
     run(&["publish", "blind", "--fresh-checks"]);
 }
 
+/// What is different where blocks are grouped by cell.
+fn use_a_vault_with_cells(desk: &Desk, watched: &mut Watched) {
+    let mut run = |command: &[&str]| watched.run(desk, "cells", &keyed(command));
+    run(&["publish", "cells"]);
+    run(&["search", "cells", "--query", "query.npy"]);
+    run(&["search", "cells", "--query", "query.npy", "--probe", "4"]);
+}
+
 /// Commands that take a server.
 fn commands_with_a_server(desk: &Desk) -> Names {
     let help = desk.succeeds(&["--help"]);
@@ -167,6 +175,8 @@ fn the_contract_lists_what_every_command_sends_and_nothing_else() {
     desk.succeeds(&keyed(&blind));
     desk.write("records.jsonl", "{\"id\": 7, \"text\": \"seven\"}\n");
     desk.succeeds(&keyed(&["ingest", "blind", "docs.npy", "--records", "records.jsonl"]));
+    desk.succeeds(&keyed(&["init", "cells", "--cells", "4", "--probe", "1"]));
+    desk.succeeds(&keyed(&["ingest", "cells", "docs.npy"]));
     desk.npy("more.npy", &random_rows(2, 12, 8));
     desk.write("more.txt", "new\n9\n");
     let more = ["0.5"; 12].join(",");
@@ -174,6 +184,7 @@ fn the_contract_lists_what_every_command_sends_and_nothing_else() {
     let mut watched = Watched::new(&desk);
     use_a_rotated_vault(&desk, &mut watched);
     use_a_blind_vault(&desk, &mut watched);
+    use_a_vault_with_cells(&desk, &mut watched);
     watched.run(&desk, "", &["compact"]);
     watched.run(&desk, "", &["snapshot", "--name", "monday"]);
 

@@ -3,6 +3,8 @@
 mod access;
 mod audit;
 mod blind;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod demo;
 mod dump;
 mod errors;

@@ -74,7 +74,7 @@ fn probing_one_cell_touches_no_other() {
     let touched = |reports: &[Value]| -> Vec<f64> {
         reports.iter().map(|report| number(report, "active_cells")).collect()
     };
-    let (all, one) = (probed(&[]), probed(&["--nprobe", "1"]));
+    let (all, one) = (probed(&[]), probed(&["--probe", "1"]));
     assert!(one.iter().all(|report| hits(report).len() == 4), "a cell held too few");
     assert!(touched(&all).iter().zip(touched(&one)).all(|(&all, one)| one <= all));
     assert!(touched(&all).iter().any(|&cells| cells > 1.0));
@@ -84,7 +84,7 @@ fn probing_one_cell_touches_no_other() {
         reports.iter().map(|r| hits(r).into_iter().map(|(id, _)| id).collect()).collect()
     };
     for enough in ["4", "400"] {
-        assert_eq!(found(&probed(&["--nprobe", enough])), found(&all));
+        assert_eq!(found(&probed(&["--probe", enough])), found(&all));
     }
 }
 
@@ -141,7 +141,7 @@ fn flags_that_mean_nothing_to_a_baseline_are_refused() {
         (&["rot13"], &["rot13", "raw", "global", "pq-only", "gaussian-projection"]),
         (&["gaussian=-1"], &["positive"]),
         (&["global", "--explain"], &["--explain"]),
-        (&["raw", "--nprobe", "2"], &["--nprobe"]),
+        (&["raw", "--probe", "2"], &["--probe"]),
     ];
     for (flags, words) in usage {
         let output = desk.shard(&[&search[..], flags].concat()).output().expect("shard starts");

@@ -15,6 +15,8 @@ pub(super) const BLOCKS_AT_ONCE: usize = 256;
 /// The rows of a block.
 pub(super) struct BlockRows {
     pub(super) number: u32,
+    /// The cell whose rows it has, where blocks are grouped by cell.
+    pub(super) cell: Option<u32>,
     /// The id of every place, unless it is free.
     ids: Vec<Option<String>>,
     /// Place after place, with zeros where one is free.
@@ -23,14 +25,14 @@ pub(super) struct BlockRows {
 }
 
 impl BlockRows {
-    /// A block whose places are all free.
-    pub(super) fn empty(number: u32, shape: &Shape) -> Self {
+    /// A block of a cell, or of none, whose places are all free.
+    pub(super) fn empty(number: u32, cell: Option<u32>, shape: &Shape) -> Self {
         let (places, width) = (shape.rows_per_block(), shape.dimension());
         let vectors = Zeroizing::new(vec![0.0; places * width]);
-        Self { number, ids: vec![None; places], vectors, width }
+        Self { number, cell, ids: vec![None; places], vectors, width }
     }
 
-    /// Some blocks of a collection, in order; one that it does not have is empty.
+    /// Some blocks of a collection, in order; one that it does not have is empty and in no cell.
     pub(super) fn read(
         snapshot: &Snapshot,
         collection: &BlindCollection,
@@ -43,13 +45,13 @@ impl BlockRows {
             let places = &collection.blocks[number as usize];
             let vectors = places.spread(bytes, shape)?;
             let ids = places.ids().map(|id| id.map(str::to_owned)).collect();
-            Ok(Self { number, ids, vectors, width: shape.dimension() })
+            Ok(Self { number, cell: places.cell, ids, vectors, width: shape.dimension() })
         };
         snapshot.each(Slot::Vectors, &numbers[..known], decode, |_, block| {
             blocks.push(block);
             Ok::<_, ClientError>(())
         })?;
-        blocks.extend(numbers[known..].iter().map(|&number| Self::empty(number, shape)));
+        blocks.extend(numbers[known..].iter().map(|&number| Self::empty(number, None, shape)));
         Ok(blocks)
     }
 
@@ -77,7 +79,7 @@ impl BlockRows {
         let tag = keys.keys.tag(&keys.name(self.number, revision, grid), &integers);
         let rows = self.ids.iter().zip(integers.chunks_exact(self.width));
         let rows = rows.map(|(id, row)| Some((id.as_deref()?, keys.keys.likeness(row))));
-        BlockPlaces::new(revision, tag, rows)
+        BlockPlaces::new(revision, tag, rows).in_cell(self.cell)
     }
 
     /// The value of its vectors.

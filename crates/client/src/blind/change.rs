@@ -28,8 +28,14 @@ pub(crate) struct BlindChange<'v> {
     incoming: Vec<String>,
     /// Their vectors.
     vectors: Zeroizing<Vec<f32>>,
-    /// Which of them are new.
+    /// The cell of each, where blocks are grouped by cell.
+    incoming_cells: Option<Vec<u32>>,
+    /// Which of them get a place that they do not have.
     appended: Vec<usize>,
+    /// Which of them leave the row that they have, for a block of another cell.
+    moved: Vec<(usize, u32)>,
+    /// The cells of blocks that are new.
+    new_blocks: BTreeMap<u32, u32>,
     deleted: Vec<String>,
     /// Rows that go.
     freed: Vec<u32>,
@@ -59,7 +65,10 @@ impl<'v> BlindChange<'v> {
             edits: BTreeMap::new(),
             incoming: Vec::new(),
             vectors: Zeroizing::new(Vec::new()),
+            incoming_cells: None,
             appended: Vec::new(),
+            moved: Vec::new(),
+            new_blocks: BTreeMap::new(),
             deleted: Vec::new(),
             freed: Vec::new(),
             records: Vec::new(),
@@ -143,16 +152,36 @@ impl<'v> BlindChange<'v> {
         Ok(self.records.len())
     }
 
-    /// Puts documents, each in the place that it has or in a free one. Called once for a change.
+    /// Puts documents, each in the place that it has or in a free one: of a block of its cell, where there
+    /// are cells. Called once for a change.
     pub(crate) fn put(&mut self, ids: Vec<String>, vectors: VectorSet, existing: &[Option<u32>]) {
+        self.incoming = ids;
+        self.vectors = Zeroizing::new(vectors.into_values());
+        self.incoming_cells = self.collection.cells().map(|cells| cells.assign(&self.vectors));
         for (at, row) in existing.iter().enumerate() {
-            match row {
-                Some(row) => self.edit(*row, Edit::Put(at)),
+            match *row {
+                Some(row) if self.cell_of_row(row) == self.cell_of(at) => {
+                    self.edit(row, Edit::Put(at));
+                }
+                Some(row) => {
+                    self.edit(row, Edit::Free);
+                    self.moved.push((at, row));
+                    self.appended.push(at);
+                }
                 None => self.appended.push(at),
             }
         }
-        self.incoming = ids;
-        self.vectors = Zeroizing::new(vectors.into_values());
+    }
+
+    /// The cell of a document that is put.
+    fn cell_of(&self, at: usize) -> Option<u32> {
+        self.incoming_cells.as_ref().map(|cells| cells[at])
+    }
+
+    /// The cell that a row is in.
+    fn cell_of_row(&self, row: u32) -> Option<u32> {
+        let per_block = self.collection.shape().rows_per_block() as u32;
+        self.collection.blocks()[(row / per_block) as usize].cell
     }
 
     fn edit(&mut self, row: u32, edit: Edit) {
@@ -163,7 +192,7 @@ impl<'v> BlindChange<'v> {
 
     /// Documents after the change.
     pub(crate) fn documents(&self) -> usize {
-        self.collection.rows() + self.appended.len() - self.deleted.len()
+        self.collection.rows() + self.appended.len() - self.moved.len() - self.deleted.len()
     }
 
     /// Whether anything changes.
@@ -206,9 +235,11 @@ impl<'v> BlindChange<'v> {
 
     /// Frees the records of rows that go, and writes those that are given.
     fn write_records(&mut self, rng: &mut impl CryptoRng) -> Result<(), ClientError> {
-        if self.records.is_empty() && (self.freed.is_empty() || self.collection.records.is_none()) {
+        let freeing = !self.freed.is_empty() || !self.moved.is_empty();
+        if self.records.is_empty() && (!freeing || self.collection.records.is_none()) {
             return Ok(());
         }
+        self.carry_records()?;
         let wanted: HashSet<&str> = self.records.iter().map(|(id, _)| id.as_str()).collect();
         let mut rows: HashMap<&str, u32> =
             self.collection.ids().map(|(row, id)| (id, row)).collect();
@@ -225,26 +256,55 @@ impl<'v> BlindChange<'v> {
         }
         // Those of unknown ids were refused.
         let given = self.records.iter().map(|(id, record)| (rows[id.as_str()], record.as_ref()));
-        let freed = self.freed.iter().map(|&row| (row, None));
+        let left = self.moved.iter().map(|(_, row)| row);
+        let freed = self.freed.iter().chain(left).map(|&row| (row, None));
         let changes = freed.chain(given.map(|(row, record)| (row, record.map(|bytes| &bytes[..]))));
         change_records(&self.collection, &mut self.transaction, changes, rng)
     }
 
-    /// Finds places for the new rows: in the blocks with most free places first, so that few blocks
-    /// change, then in new blocks.
+    /// Lets the records of documents that move to another cell go with them, where they are not given others.
+    fn carry_records(&mut self) -> Result<(), ClientError> {
+        let given: HashSet<&str> = self.records.iter().map(|(id, _)| id.as_str()).collect();
+        let stays = |(at, _): &&(usize, u32)| !given.contains(self.incoming[*at].as_str());
+        let (ids, rows): (Vec<usize>, Vec<u32>) = self.moved.iter().filter(stays).copied().unzip();
+        let held = read_records(self.transaction.before(), &self.collection, &rows)?;
+        let carried = ids.into_iter().zip(held).filter(|(_, record)| record.is_some());
+        let carried: Vec<(String, GivenRecord)> =
+            carried.map(|(at, record)| (self.incoming[at].clone(), record)).collect();
+        self.records.extend(carried);
+        Ok(())
+    }
+
+    /// Finds places for the new rows, cell by cell.
     fn find_places(&mut self, head: &mut BlindHead) -> Result<(), ClientError> {
-        let mut waiting = &self.appended[..];
-        if waiting.is_empty() {
-            return Ok(());
+        let mut waiting: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
+        for &at in &self.appended {
+            waiting.entry(self.cell_of(at)).or_default().push(at);
         }
+        waiting.into_iter().try_for_each(|(cell, rows)| self.find_places_in(cell, &rows, head))
+    }
+
+    /// Finds places for rows of a cell: in the blocks with most free places first, so that few blocks
+    /// change, then in new blocks.
+    fn find_places_in(
+        &mut self,
+        cell: Option<u32>,
+        mut waiting: &[usize],
+        head: &mut BlindHead,
+    ) -> Result<(), ClientError> {
+        let blocks = self.collection.blocks_of(cell.unwrap_or(0));
         let mut roomy: Vec<(u32, Vec<usize>)> =
-            (0..head.blocks).map(|block| (block, self.free_places(block))).collect();
+            blocks.iter().map(|&block| (block, self.free_places(block))).collect();
         roomy.sort_by_key(|(_, places)| Reverse(places.len()));
         let mut roomy = roomy.into_iter().filter(|(_, places)| !places.is_empty());
         while !waiting.is_empty() {
             let (block, places) = match roomy.next() {
                 Some(known) => known,
-                None => (head.add_block()?, (0..head.shape.rows_per_block()).collect()),
+                None => {
+                    let block = head.add_block()?;
+                    self.new_blocks.extend(cell.map(|cell| (block, cell)));
+                    (block, (0..head.shape.rows_per_block()).collect())
+                }
             };
             let (now, later) = waiting.split_at(places.len().min(waiting.len()));
             let put = places.into_iter().zip(now.iter().map(|&at| Edit::Put(at)));
@@ -268,6 +328,7 @@ impl<'v> BlindChange<'v> {
         let width = self.width();
         let mut blocks = BlockRows::read(self.transaction.before(), &self.collection, numbers)?;
         for block in &mut blocks {
+            block.cell = block.cell.or_else(|| self.new_blocks.get(&block.number).copied());
             for (&place, edit) in self.edits.get(&block.number).into_iter().flatten() {
                 match *edit {
                     Edit::Free => block.free(place),

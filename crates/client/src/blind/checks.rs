@@ -1,4 +1,7 @@
 //! The checks of a published commit, as clients get them: sealed beside the blocks.
+//!
+//! Every cell has sets of its own (`shard_rlwe::blind`, `check`, says why that is sound). The sets of a cell
+//! in which nothing changed stay as they are, under the revision that made them.
 
 use rayon::prelude::*;
 use shard_protocol::CommitName;
@@ -12,33 +15,58 @@ use crate::payload::{PayloadError, Reader, Writer};
 
 const VERSION: u16 = 1;
 
+/// The version where blocks are grouped by cell.
+const OF_CELLS: u16 = 2;
+
 /// Sets of checks that are published: one that is used, and a spare for after an alarm.
 pub(crate) const SETS: usize = 2;
 
 /// Blocks that are encrypted together before their sums are taken.
 pub(crate) const TOGETHER: usize = 64;
 
-/// The numbers of the sets that a commit begins with, where it does not go on from those before. They
-/// follow from its random name: whoever publishes the commit, and however often, makes the same checks.
-pub(crate) fn fresh_sets(commit: CommitName) -> [u64; SETS] {
+/// The numbers of the sets that a cell of a commit begins with, where it does not go on from those before.
+/// They follow from the commit's random name: whoever publishes it, and however often, makes the same checks.
+pub(crate) fn fresh_sets(commit: CommitName, cell: u32) -> [u64; SETS] {
     let (first, _) = commit.0.split_first_chunk().expect("a name has sixteen bytes");
-    let first = u64::from_le_bytes(*first);
+    let first = u64::from_le_bytes(*first).wrapping_add(u64::from(cell) * SETS as u64);
     std::array::from_fn(|set| first.wrapping_add(set as u64))
 }
 
 /// One set of checks. It is never used again once it was retired.
+#[derive(Clone)]
 pub(crate) struct CheckSet {
     pub(crate) number: u64,
     pub(crate) tags: Vec<CheckTag>,
+}
+
+/// The checks of the blocks of a cell.
+#[derive(Clone)]
+pub(crate) struct CellChecks {
+    pub(crate) cell: u32,
+    /// The revision that made them.
+    pub(crate) revision: u64,
+    pub(crate) sets: Vec<CheckSet>,
+}
+
+/// A block that checks were made of.
+pub(crate) struct CheckedBlock {
+    /// The revision that wrote it.
+    pub(crate) revision: u64,
+    pub(crate) tag: Tag,
+    /// Its cell; 0 where blocks are not grouped.
+    pub(crate) cell: u32,
 }
 
 /// What clients need to check answers of a commit, and an owner to go on from it.
 pub(crate) struct Checks {
     /// The revision of the commit.
     pub(crate) revision: u64,
-    pub(crate) sets: Vec<CheckSet>,
-    /// The revision and the tag of every block.
-    pub(crate) blocks: Vec<(u64, Tag)>,
+    /// Whether blocks are grouped by cell; otherwise all are in cell 0.
+    pub(crate) has_cells: bool,
+    /// Those of every cell that has blocks, in ascending order.
+    pub(crate) cells: Vec<CellChecks>,
+    /// Every block.
+    pub(crate) blocks: Vec<CheckedBlock>,
 }
 
 impl Checks {
@@ -47,23 +75,46 @@ impl Checks {
         sealer: &Sealer,
         commit: CommitName,
     ) -> Result<Vec<u8>, EntropyError> {
-        let mut writer = Writer::new(VERSION);
-        let tags =
-            self.sets.iter().map(|set| set.tags.len() + 1).sum::<usize>() + self.blocks.len();
-        writer.bytes.reserve(64 + 48 * tags); // secrets are not to be left behind by a longer buffer
+        let mut writer = Writer::new(if self.has_cells { OF_CELLS } else { VERSION });
+        let sets = self.sets().map(|set| set.tags.len() + 1).sum::<usize>();
+        let fields = sets + self.cells.len() + self.blocks.len();
+        writer.bytes.reserve(64 + 48 * fields); // secrets are not to be left behind by a longer buffer
         writer.u64(self.revision);
-        writer.u64(self.sets.len() as u64);
-        for set in &self.sets {
-            writer.u64(set.number);
-            writer.u64(set.tags.len() as u64);
-            set.tags.iter().for_each(|tag| writer.bytes.extend_from_slice(tag.expose()));
+        if self.has_cells {
+            writer.u64(self.cells.len() as u64);
+        }
+        for cell in &self.cells {
+            if self.has_cells {
+                writer.u64(cell.cell.into());
+                writer.u64(cell.revision);
+            }
+            writer.u64(cell.sets.len() as u64);
+            for set in &cell.sets {
+                writer.u64(set.number);
+                writer.u64(set.tags.len() as u64);
+                set.tags.iter().for_each(|tag| writer.bytes.extend_from_slice(tag.expose()));
+            }
         }
         writer.u64(self.blocks.len() as u64);
-        for (revision, tag) in &self.blocks {
-            writer.u64(*revision);
-            writer.bytes.extend_from_slice(tag.expose());
+        for block in &self.blocks {
+            writer.u64(block.revision);
+            writer.bytes.extend_from_slice(block.tag.expose());
+            if self.has_cells {
+                writer.u64(block.cell.into());
+            }
         }
         sealer.seal(Subject::Checks(commit), &Zeroizing::new(writer.bytes))
+    }
+
+    /// The sets of all cells.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = &CheckSet> {
+        self.cells.iter().flat_map(|cell| &cell.sets)
+    }
+
+    /// Those of a cell.
+    pub(crate) fn of(&self, cell: u32) -> Option<&CellChecks> {
+        let at = self.cells.binary_search_by_key(&cell, |checks| checks.cell).ok()?;
+        Some(&self.cells[at])
     }
 
     /// `None` when it was not sealed for this commit.
@@ -73,23 +124,43 @@ impl Checks {
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, PayloadError> {
-        let mut reader = Reader::new(bytes, VERSION)?;
+        let (mut reader, version) = Reader::of_either(bytes, [OF_CELLS, VERSION])?;
+        let has_cells = version == OF_CELLS;
         let revision = reader.u64()?;
-        let mut sets = Vec::new();
-        for _ in 0..reader.size()?.min(bytes.len()) {
-            let number = reader.u64()?;
-            let tags = (0..reader.size()?).map(|_| Ok(CheckTag::from_bytes(reader.array()?)));
-            sets.push(CheckSet { number, tags: tags.collect::<Result<_, PayloadError>>()? });
+        let count = if has_cells { reader.size()? } else { 1 };
+        let mut cells: Vec<CellChecks> = Vec::new();
+        for _ in 0..count.min(bytes.len()) {
+            let (cell, made) =
+                if has_cells { (cell_number(&mut reader)?, reader.u64()?) } else { (0, revision) };
+            let mut sets = Vec::new();
+            for _ in 0..reader.size()?.min(bytes.len()) {
+                let number = reader.u64()?;
+                let tags = (0..reader.size()?).map(|_| Ok(CheckTag::from_bytes(reader.array()?)));
+                sets.push(CheckSet { number, tags: tags.collect::<Result<_, PayloadError>>()? });
+            }
+            if cells.last().is_some_and(|last| last.cell >= cell) {
+                return Err(PayloadError::Invalid("its cells are not in order".into()));
+            }
+            cells.push(CellChecks { cell, revision: made, sets });
         }
-        let blocks = (0..reader.size()?)
-            .map(|_| Ok((reader.u64()?, Tag::from_bytes(reader.array()?))))
-            .collect::<Result<_, PayloadError>>()?;
+        let block = |reader: &mut Reader<'_>| {
+            let (revision, tag) = (reader.u64()?, Tag::from_bytes(reader.array()?));
+            let cell = if has_cells { cell_number(reader)? } else { 0 };
+            Ok(CheckedBlock { revision, tag, cell })
+        };
+        let blocks =
+            (0..reader.size()?).map(|_| block(&mut reader)).collect::<Result<_, PayloadError>>()?;
         reader.finish()?;
-        Ok(Self { revision, sets, blocks })
+        Ok(Self { revision, has_cells, cells, blocks })
     }
 }
 
-/// The sums of some sets, by the number of each.
+fn cell_number(reader: &mut Reader<'_>) -> Result<u32, PayloadError> {
+    let cell = reader.u64()?;
+    u32::try_from(cell).map_err(|_| PayloadError::Invalid(format!("a cell of number {cell}")))
+}
+
+/// The sums of a cell's sets, by the number of each.
 pub(crate) struct Sums(pub(crate) Vec<(u64, CheckSums)>);
 
 impl Sums {
@@ -141,25 +212,48 @@ pub(crate) fn name_at(collection: &BlindCollection, number: u32, revision: u64) 
 mod tests {
     use super::*;
 
+    fn checks(has_cells: bool) -> Checks {
+        let tag = |byte| CheckTag::from_bytes([byte; 32]);
+        let set = |number, byte| CheckSet { number, tags: vec![tag(byte), tag(byte + 1)] };
+        let cell = |cell| CellChecks {
+            cell,
+            revision: if has_cells { 7 } else { 9 },
+            sets: vec![set(5, 1), set(6, 3)],
+        };
+        let block = |revision, byte, cell| CheckedBlock {
+            revision,
+            tag: Tag::from_bytes([byte; 32]),
+            cell: if has_cells { cell } else { 0 },
+        };
+        let cells = if has_cells { vec![cell(2), cell(300)] } else { vec![cell(0)] };
+        Checks { revision: 9, has_cells, cells, blocks: vec![block(1, 7, 300), block(9, 8, 2)] }
+    }
+
     #[test]
     fn checks_come_back_from_their_seal_and_from_no_other_commit() {
         let sealer = Sealer::new(&[3; 32]);
-        let tag = |byte| CheckTag::from_bytes([byte; 32]);
-        let checks = Checks {
-            revision: 9,
-            sets: vec![
-                CheckSet { number: 5, tags: vec![tag(1), tag(2)] },
-                CheckSet { number: 6, tags: vec![tag(3), tag(4)] },
-            ],
-            blocks: vec![(1, Tag::from_bytes([7; 32])), (9, Tag::from_bytes([8; 32]))],
-        };
         let commit = CommitName([4; 16]);
-        let sealed = checks.seal(&sealer, commit).unwrap();
-        let again = Checks::open(&sealer, commit, &sealed).unwrap();
-        assert_eq!((again.revision, again.sets[1].number), (9, 6));
-        assert_eq!(again.sets[1].tags[1].expose(), &[4; 32]);
-        assert_eq!((again.blocks[1].0, again.blocks[1].1.expose()), (9, &[8; 32]));
-        assert!(Checks::open(&sealer, CommitName([5; 16]), &sealed).is_none());
-        assert!(Checks::open(&sealer, commit, &sealed[..60]).is_none());
+        for has_cells in [false, true] {
+            let sealed = checks(has_cells).seal(&sealer, commit).unwrap();
+            let again = Checks::open(&sealer, commit, &sealed).unwrap();
+            let last = if has_cells { 300 } else { 0 };
+            let cell = again.of(last).unwrap();
+            assert_eq!((again.revision, cell.sets[1].number), (9, 6));
+            assert_eq!(cell.revision, if has_cells { 7 } else { 9 });
+            assert_eq!(cell.sets[1].tags[1].expose(), &[4; 32]);
+            assert_eq!((again.blocks[1].revision, again.blocks[1].tag.expose()), (9, &[8; 32]));
+            assert_eq!(again.blocks[0].cell, last);
+            assert_eq!(again.of(2).is_some(), has_cells);
+            assert!(Checks::open(&sealer, CommitName([5; 16]), &sealed).is_none());
+            assert!(Checks::open(&sealer, commit, &sealed[..60]).is_none());
+        }
+    }
+
+    #[test]
+    fn no_two_cells_have_a_set_in_common() {
+        let commit = CommitName([0xff; 16]);
+        let sets: Vec<u64> = (0..50).flat_map(|cell| fresh_sets(commit, cell)).collect();
+        let unique: std::collections::BTreeSet<u64> = sets.iter().copied().collect();
+        assert_eq!(unique.len(), sets.len());
     }
 }

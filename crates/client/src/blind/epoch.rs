@@ -10,7 +10,7 @@ use super::change::change_records;
 use super::metadata::rekey_fields;
 use super::records::rekey_records;
 use super::vectors::longest_of;
-use super::{BlindCollection, BlindHead, BlockKeys, Record};
+use super::{BlindCells, BlindCollection, BlindHead, BlockKeys, Record};
 
 use crate::collection::{FIRST_EPOCH, Ingested, Intake, Journal, NewEpoch};
 use crate::encoder_note::EncoderNote;
@@ -34,26 +34,33 @@ pub(crate) fn first(
     let shape = settings.shape_for(rows, width)?;
     let mut head = BlindHead::for_length(shape, longest_of(documents.vectors.values(), width));
     head.rows = rows as u64;
-    let numbers =
-        (0..shape.blocks(rows)).map(|_| head.add_block()).collect::<Result<Vec<u32>, _>>()?;
+    let cells = BlindCells::fit(settings, documents.vectors.values(), width, rng)?;
+    let per_block = shape.rows_per_block();
+    let planned = rows_by_block(rows, cells.as_ref().map(|(_, chosen)| &chosen[..]), per_block);
+    for _ in &planned {
+        head.add_block()?;
+    }
     let epoch = SaltedEpoch::begin(FIRST_EPOCH, rng);
     let id = transaction.before().root().header.vault;
     let keys = BlockKeys::of_owner(transaction.vault(), id, &epoch, shape)?;
     transaction.begin_epoch(epoch)?;
-    let per_block = shape.rows_per_block();
+    let numbers: Vec<u32> = (0..head.blocks).collect();
     for some in numbers.chunks(BLOCKS_AT_ONCE) {
         let filled = |&number: &u32| {
-            let mut block = BlockRows::empty(number, &shape);
-            let all = (0..rows).skip(number as usize * per_block).take(per_block);
-            all.enumerate().for_each(|(place, row)| {
+            let (cell, rows) = &planned[number as usize];
+            let mut block = BlockRows::empty(number, *cell, &shape);
+            for (place, &row) in rows.iter().enumerate() {
                 block.put(place, &documents.ids[row], documents.vectors.row(row));
-            });
+            }
             block
         };
         let blocks: Vec<BlockRows> = some.iter().map(filled).collect();
         write_places(&mut transaction, &keys, head.grid, &blocks, rng)?;
         write_vectors(&mut transaction, &blocks.iter().collect::<Vec<_>>(), rng)?;
         tell(watch, some, &head)?;
+    }
+    if let Some((cells, _)) = &cells {
+        transaction.put(Slot::Cells, &cells.encode(), rng)?;
     }
     transaction.put(Slot::Blind, &head.encode(), rng)?;
     if let Some(note) = encoder {
@@ -71,6 +78,20 @@ pub(crate) fn first(
     Journal::Everything.record(&mut transaction, rng)?;
     transaction.commit(rng)?;
     Ok(Ingested { added: rows, records: records.len(), ..Ingested::default() })
+}
+
+/// The rows of every block, and its cell: in the order of the rows, cell after cell.
+fn rows_by_block(
+    rows: usize,
+    cells: Option<&[u32]>,
+    per_block: usize,
+) -> Vec<(Option<u32>, Vec<usize>)> {
+    let mut ordered: Vec<usize> = (0..rows).collect();
+    let cell = |row: usize| cells.map(|cells| cells[row]);
+    ordered.sort_by_key(|&row| cell(row));
+    let groups = ordered.chunk_by(|&a, &b| cell(a) == cell(b));
+    let blocks = groups.flat_map(|group| group.chunks(per_block));
+    blocks.map(|rows| (cell(rows[0]), rows.to_vec())).collect()
 }
 
 /// Records of the first documents are of these.
@@ -108,6 +129,10 @@ pub(crate) fn rekey(
     }
     rekey_records(&mut transaction, &collection, &keys, rng)?;
     rekey_fields(&mut transaction, &collection, rng)?;
+    // Rows stay where they are, so cells stay what they are.
+    if let Some(cells) = collection.cells() {
+        transaction.put(Slot::Cells, &cells.encode(), rng)?;
+    }
     if let Some(note) = encoder {
         transaction.put(Slot::Encoder, &note.encode(), rng)?;
     }

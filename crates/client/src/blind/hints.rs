@@ -93,7 +93,7 @@ impl Hints {
         Ok(Self { blocks, records, retired, directory: Some(directory.to_owned()) })
     }
 
-    /// Bytes that would have to be fetched to search a collection.
+    /// Bytes that would have to be fetched to search all of a collection.
     pub fn missing_bytes(&self, collection: &BlindCollection) -> usize {
         let sealed = collection.shape().hint_bytes() + SEAL_BYTES;
         self.blocks.missing(&block_names(collection)).len() * sealed
@@ -133,22 +133,37 @@ impl Hints {
         watch: &Watch<'_>,
     ) -> Result<usize, ClientError> {
         let sealed = bytes + SEAL_BYTES;
-        self.records.fetch(collection, Kind::Records, names, sealed, transport, watch)
+        let missing = self.records.missing(names);
+        let bytes =
+            self.records.fetch(collection, Kind::Records, &missing, sealed, transport, watch)?;
+        if bytes > 0 {
+            self.records.keep(&missing, names);
+        }
+        Ok(bytes)
     }
 
-    /// Fetches what is missing for a collection. Returns how many bytes came.
+    /// Fetches what is missing for some blocks of a collection. Returns how many bytes came.
     ///
     /// # Errors
     /// When the server does not have a hint, cannot be reached or refuses, and when `watch` ended it.
     pub(super) fn fetch(
         &self,
         collection: &BlindCollection,
+        numbers: &[u32],
         transport: &dyn Channel,
         watch: &Watch<'_>,
     ) -> Result<usize, ClientError> {
         let sealed = collection.shape().hint_bytes() + SEAL_BYTES;
-        let names = block_names(collection);
-        self.blocks.fetch(collection, Kind::Blocks, &names, sealed, transport, watch)
+        let name = |&number: &u32| collection.blocks()[number as usize].file_name();
+        let names: Vec<[u8; 16]> = numbers.iter().map(name).collect();
+        let missing = self.blocks.missing(&names);
+        let bytes =
+            self.blocks.fetch(collection, Kind::Blocks, &missing, sealed, transport, watch)?;
+        if bytes > 0 {
+            // Those of blocks that were not asked for now may be asked for next.
+            self.blocks.keep(&missing, &block_names(collection));
+        }
+        Ok(bytes)
     }
 
     /// Whether an alarm has retired a set of checks.
@@ -218,19 +233,18 @@ impl Store {
         opened.ok_or(ClientError::Forged)
     }
 
-    /// Fetches what is missing of some names, of so many sealed bytes each.
+    /// Fetches what is missing, of so many sealed bytes each.
     fn fetch(
         &self,
         collection: &BlindCollection,
         kind: Kind,
-        names: &[[u8; 16]],
+        missing: &[[u8; 16]],
         sealed: usize,
         transport: &dyn Channel,
         watch: &Watch<'_>,
     ) -> Result<usize, ClientError> {
-        let missing = self.missing(names);
         let total = (missing.len() * sealed) as u64;
-        let (mut bytes, mut rest) = (0, &missing[..]);
+        let (mut bytes, mut rest) = (0, missing);
         while !rest.is_empty() {
             let asked = &rest[..rest.len().min(AT_ONCE)];
             let blobs: Vec<BlobName> = asked.iter().map(|name| kind.blob(*name)).collect();
@@ -251,19 +265,25 @@ impl Store {
                 return Err(ClientError::Cancelled);
             }
         }
-        if bytes > 0 {
-            self.keep(names);
-        }
         Ok(bytes)
     }
 
-    /// Leaves those of these names in the file, without the others. That it cannot be written costs the
-    /// next search some time and nothing else.
-    fn keep(&self, names: &[[u8; 16]]) {
+    /// Leaves those of the names that are in use in the file, without the others; those that have just come
+    /// are added at its end where no other goes. That it cannot be written costs the next search some time and
+    /// nothing else.
+    fn keep(&self, came: &[[u8; 16]], names: &[[u8; 16]]) {
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         let names: std::collections::HashSet<&[u8; 16]> = names.iter().collect();
+        let before = held.len();
         held.retain(|name, _| names.contains(name));
-        self.write(&held);
+        let new = came.iter().filter_map(|name| held.get_key_value(name));
+        match &self.file {
+            Some(file) if held.len() == before && before > came.len() && file.exists() => {
+                let bytes = encode_each(new);
+                let _ = private(file, true).and_then(|mut to| to.write_all(&bytes));
+            }
+            _ => self.write(&held),
+        }
     }
 
     fn write(&self, held: &HashMap<[u8; 16], Arc<[u8]>>) {
@@ -309,7 +329,11 @@ pub(crate) fn retired_sets(directory: &Path) -> Result<Vec<u64>, ClientError> {
 }
 
 fn encode(held: &HashMap<[u8; 16], Arc<[u8]>>) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
+    [MAGIC.to_vec(), encode_each(held.iter())].concat()
+}
+
+fn encode_each<'h>(held: impl Iterator<Item = (&'h [u8; 16], &'h Arc<[u8]>)>) -> Vec<u8> {
+    let mut bytes = Vec::new();
     for (name, sealed) in held {
         bytes.extend_from_slice(name);
         bytes.extend_from_slice(&(sealed.len() as u32).to_le_bytes());

@@ -37,7 +37,10 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
     ) -> Result<(), ClientError> {
         // Rather a message for every thread than one that is full.
         let share = queries.rows().div_ceil(parallel.max(1)).max(1);
-        let together = most_together(collection).min(share);
+        // Queries that ask for some cells ask for different ones.
+        let most =
+            if collection.asks_for_all(options.probe) { most_together(collection) } else { 1 };
+        let together = most.min(share);
         let search = |rows: Range<usize>| {
             let queries: Vec<&[f32]> = rows.map(|row| queries.row(row)).collect();
             self.search_together(collection, &queries, options)

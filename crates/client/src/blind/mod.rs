@@ -8,19 +8,21 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `head`, `places` | the values that a search reads |
+//! | `head`, `places`, `cells` | the values that a search reads |
 //! | `block` | a block while it is written |
 //! | `change` | rows put into places, and places freed |
 //! | `epoch`, `compact` | all blocks written anew: the first ingest, a rekey, fewer blocks |
 //! | `vectors` | the documents' own vectors |
 //! | `verify` | every tag computed again |
 //! | `publish`, `checks`, `seal` | blocks, hints and checks for a server |
-//! | `search`, `hints` | a query's journey, and what it needs of the server once |
+//! | `search`, `rank` | a query's journey |
+//! | `ready`, `hints` | what it needs of the server once |
 //! | `records` | what documents bring back, sealed, and fetched without saying which |
 //! | `metadata` | fields of records, to filter by |
 //! | `embedded` | a server in this process, filled |
 
 mod block;
+mod cells;
 mod change;
 mod checks;
 mod compact;
@@ -32,6 +34,8 @@ mod many;
 mod metadata;
 mod places;
 mod publish;
+mod rank;
+mod ready;
 mod records;
 mod seal;
 mod search;
@@ -51,12 +55,14 @@ use crate::collection::{Position, unusable};
 use crate::error::ClientError;
 use crate::keys::{SaltedEpoch, VaultId, blind_key, blind_seal_key, epoch_secret, record_name_key};
 use crate::payload::PayloadError;
-use crate::settings::{Choice, Settings};
+use crate::settings::{CellCount, Choice, Settings};
 use crate::vault::{EpochSecret, Slot, Snapshot, Vault};
 
+use self::cells::group;
 use self::metadata::BlockFields;
 use self::seal::Sealer;
 
+pub use cells::BlindCells;
 pub use compact::{Compacted, compact};
 pub use embedded::{Filling, fill_server};
 pub use head::BlindHead;
@@ -89,6 +95,11 @@ pub(crate) use verify::verify;
 pub struct BlindCollection {
     head: BlindHead,
     blocks: Vec<BlockPlaces>,
+    cells: Option<BlindCells>,
+    /// The blocks of every cell; of one, where they are not grouped by cell.
+    groups: Vec<Vec<u32>>,
+    /// Documents in every cell.
+    cell_rows: Vec<usize>,
     keys: BlockKeys,
     records: Option<Records>,
     record_keys: OnceLock<RecordKeys>,
@@ -144,7 +155,11 @@ impl BlockKeys {
 pub(crate) fn settings_of_head(snapshot: &Snapshot) -> Result<Settings, ClientError> {
     let shape = BlindHead::read(snapshot)?.shape;
     let (tile, query_rank) = (Choice::Fixed(shape.tile()), shape.query_rank());
-    Ok(Settings { tile, query_rank, ..Settings::blind() })
+    let defaults = Settings::blind();
+    let cells = BlindCells::read(snapshot, shape.dimension())?;
+    let count = cells.as_ref().map_or(defaults.cells, |cells| CellCount::Cells(cells.count()));
+    let probe = cells.as_ref().map(BlindCells::probe);
+    Ok(Settings { tile, query_rank, cells: count, probe, ..defaults })
 }
 
 fn contradiction(file: &'static str, problem: &str) -> ClientError {
@@ -182,6 +197,10 @@ impl BlindCollection {
             let problem = format!("{rows} rows where {} belong", head.rows);
             return Err(contradiction("places", &problem));
         }
+        let cells = BlindCells::read(snapshot, head.shape.dimension())?;
+        let groups = group(cells.as_ref(), &blocks)?;
+        let rows = |group: &Vec<u32>| group.iter().map(|&at| blocks[at as usize].rows()).sum();
+        let cell_rows = groups.iter().map(rows).collect();
         let id = header.vault;
         let keys = match vault.epoch_secret() {
             Some(secret) => BlockKeys::new(secret, id, &epoch, head.shape),
@@ -192,6 +211,9 @@ impl BlindCollection {
         Ok(Self {
             head,
             blocks,
+            cells,
+            groups,
+            cell_rows,
             keys,
             records,
             record_keys: OnceLock::new(),

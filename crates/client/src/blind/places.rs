@@ -11,6 +11,9 @@ use crate::payload::{PayloadError, Reader, Writer};
 
 const VERSION: u16 = 2;
 
+/// The version of a block that is in a cell.
+const IN_A_CELL: u16 = 3;
+
 /// A block as a client knows it.
 #[derive(Clone, Debug)]
 pub struct BlockPlaces {
@@ -18,6 +21,8 @@ pub struct BlockPlaces {
     pub revision: u64,
     /// Its tag.
     pub tag: Tag,
+    /// The cell whose rows it has, where blocks are grouped by cell.
+    pub cell: Option<u32>,
     /// The ids of its rows, one after the other.
     text: String,
     /// Where the id of each place ends in the text. No id is empty, so a place is free if it ends
@@ -41,7 +46,12 @@ impl BlockPlaces {
             ends.push(text.len() as u32);
             likenesses.push(likeness);
         }
-        Self { revision, tag, text, ends, likenesses }
+        Self { revision, tag, cell: None, text, ends, likenesses }
+    }
+
+    /// The same in a cell, or in none.
+    pub(super) fn in_cell(self, cell: Option<u32>) -> Self {
+        Self { cell, ..self }
     }
 
     /// The id of the row in a place, unless the place is free.
@@ -73,11 +83,12 @@ impl BlockPlaces {
 
     /// The value of the block.
     pub(super) fn encode(&self) -> Zeroizing<Vec<u8>> {
-        let mut writer = Writer::new(VERSION);
+        let mut writer = Writer::new(if self.cell.is_some() { IN_A_CELL } else { VERSION });
         // All at once: what is moved to make room would leave the tag behind.
-        writer.bytes.reserve_exact(8 + Tag::BYTES + 7 * self.ends.len() + self.text.len());
+        writer.bytes.reserve_exact(12 + Tag::BYTES + 7 * self.ends.len() + self.text.len());
         writer.u64(self.revision);
         writer.bytes.extend_from_slice(self.tag.expose());
+        writer.bytes.extend(self.cell.iter().flat_map(|cell| cell.to_le_bytes()));
         let ids: Vec<Option<&str>> = self.ids().collect();
         let bits = ids.chunks(8).map(|ids| {
             ids.iter().enumerate().fold(0, |bits, (at, id)| bits | u8::from(id.is_some()) << at)
@@ -97,9 +108,13 @@ impl BlockPlaces {
     /// Reads the value of a block of so many places, a multiple of eight.
     pub(super) fn decode(bytes: &[u8], places: usize) -> Result<Self, PayloadError> {
         let contradiction = || PayloadError::Invalid("its parts do not go together".into());
-        let mut reader = Reader::new(bytes, VERSION)?;
+        let (mut reader, version) = Reader::of_either(bytes, [IN_A_CELL, VERSION])?;
         let revision = reader.u64()?;
         let tag = Tag::from_bytes(*Zeroizing::new(reader.array()?));
+        let cell = match version {
+            IN_A_CELL => Some(u32::from_le_bytes(reader.array()?)),
+            _ => None,
+        };
         let bits = reader.take(places / 8)?;
         let used = bits.iter().map(|bits| bits.count_ones() as usize).sum::<usize>();
         let mut lengths = reader.take(2 * used)?.as_chunks().0.iter();
@@ -122,7 +137,7 @@ impl BlockPlaces {
         if end as usize != text.len() {
             return Err(contradiction());
         }
-        Ok(Self { revision, tag, text, ends, likenesses })
+        Ok(Self { revision, tag, cell, text, ends, likenesses })
     }
 
     /// The vectors of the block from their value, place after place, with zeros where one is free.

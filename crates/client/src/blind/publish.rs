@@ -4,9 +4,11 @@
 //! A block is stored under a name that follows from its tag, so one that is there already is not made
 //! again. The sums of the checks are taken from what the server has of the commit before, if that is
 //! this epoch's and every part of it proves to be what was stored: then only the blocks that changed are
-//! encrypted. Otherwise all of them are, from the vectors of the vault.
+//! encrypted. Otherwise all of them are, from the vectors of the vault. Where blocks are grouped by cell, all
+//! this is so for every cell by itself, one after the other, and a cell in which nothing changed keeps the
+//! checks that it has.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rayon::prelude::*;
 use shard_protocol::{
@@ -14,9 +16,11 @@ use shard_protocol::{
 };
 use shard_rlwe::blind::{Block, CheckSums};
 
-use super::checks::{CheckSet, Checks, SETS, Sums, TOGETHER, fresh_sets, name_at};
+use super::checks::{
+    CellChecks, CheckSet, CheckedBlock, Checks, SETS, Sums, TOGETHER, fresh_sets, name_at,
+};
 use super::seal::{SEAL_BYTES, Subject};
-use super::{BlindCollection, contradiction};
+use super::{BlindCollection, BlockPlaces, contradiction};
 use crate::error::ClientError;
 use crate::progress::{Progress, Watch};
 use crate::transport::{Asking, Channel, accepted, exchange, fetch_blobs};
@@ -65,22 +69,42 @@ pub(crate) fn send_blocks(
     let sent = SentBlocks::default();
     let mut sending = Sending { snapshot, collection, kept, transport, sent, missing };
     let earlier = before.and_then(|commit| sending.earlier(commit).transpose()).transpose()?;
-    let earlier = earlier.filter(|earlier| {
-        earlier.sets.len() == SETS && earlier.sets.iter().all(|set| !retired.contains(&set.number))
-    });
-    let sums = match earlier {
-        Some(earlier) => sending.go_on(&earlier, watch)?,
-        None => None,
-    };
-    let sums = match sums {
-        Some(sums) => sums,
-        // Checks are made once for a commit.
-        None if before == Some(collection.commit()) => return Err(ClientError::StaleChecks),
-        None => sending.begin_anew(watch)?,
-    };
+    let has_cells = collection.cells().is_some();
+    let earlier = earlier.filter(|earlier| earlier.has_cells == has_cells);
+    let mut parts = sending.parts(earlier.as_ref(), retired);
+    let total = parts.iter().map(|part| part.changed.len() as u64).sum();
+    let mut telling = Telling { watch, progress: Progress { done: 0, total } };
+    let mut cells = Vec::with_capacity(parts.len());
+    for part in &mut parts {
+        cells.push(sending.checks_of(part, earlier.as_ref(), before, &mut telling)?);
+    }
     sending.send_missing()?;
-    sending.finish(&sums)?;
+    sending.finish(cells)?;
     Ok(sending.sent)
+}
+
+/// The blocks of a cell, and what happened to them since the checks of before.
+struct Part<'a> {
+    cell: u32,
+    /// The checks to go on from.
+    earlier: Option<&'a CellChecks>,
+    /// The numbers of blocks that were not in the cell as they are now, or are not any more; all that there
+    /// are now where there is nothing to go on from.
+    changed: Vec<u32>,
+}
+
+/// Says how many blocks are done.
+struct Telling<'a> {
+    watch: &'a Watch<'a>,
+    progress: Progress,
+}
+
+impl Telling<'_> {
+    fn tell(&mut self, blocks: usize) -> Result<(), ClientError> {
+        self.progress.done += blocks as u64;
+        let ended = (self.watch)(self.progress).is_break();
+        if ended { Err(ClientError::Cancelled) } else { Ok(()) }
+    }
 }
 
 struct Sending<'a> {
@@ -107,51 +131,133 @@ impl Sending<'_> {
         Ok(Checks::open(self.collection.sealer(), commit, &sealed))
     }
 
+    /// Every cell that has blocks, in ascending order.
+    fn parts<'c>(&self, earlier: Option<&'c Checks>, retired: &[u64]) -> Vec<Part<'c>> {
+        let mut before: HashMap<u32, Vec<u32>> = HashMap::new();
+        for (number, block) in (0..).zip(earlier.iter().flat_map(|earlier| &earlier.blocks)) {
+            before.entry(block.cell).or_default().push(number);
+        }
+        let is_good = |checks: &&CellChecks| {
+            checks.sets.len() == SETS
+                && checks.sets.iter().all(|set| !retired.contains(&set.number))
+        };
+        let part = |cell: u32| {
+            let good = earlier.and_then(|earlier| earlier.of(cell)).filter(is_good);
+            let now = self.collection.blocks_of(cell);
+            let changed = match earlier.filter(|_| good.is_some()) {
+                Some(earlier) => {
+                    let then = before.get(&cell).into_iter().flatten();
+                    let mut all: Vec<u32> = now.iter().chain(then).copied().collect();
+                    all.sort_unstable();
+                    all.dedup();
+                    all.retain(|&number| self.differs(earlier, cell, number));
+                    all
+                }
+                None => now.to_vec(),
+            };
+            Part { cell, earlier: good, changed }
+        };
+        self.collection.used_cells().into_iter().map(part).collect()
+    }
+
+    /// Whether a block of a number is in a cell in another way than before.
+    fn differs(&self, earlier: &Checks, cell: u32, number: u32) -> bool {
+        let now = self.in_cell(cell, number).map(|block| block.tag.expose());
+        now != in_cell(earlier, cell, number).map(|block| block.tag.expose())
+    }
+
+    /// The block of a number, if it is in a cell.
+    fn in_cell(&self, cell: u32, number: u32) -> Option<&BlockPlaces> {
+        let block = self.collection.blocks().get(number as usize);
+        block.filter(|block| block.cell.unwrap_or(0) == cell)
+    }
+
+    /// The checks of a cell, sent: those of before where nothing changed in a cell of several, otherwise those
+    /// of before with what changed, or new ones.
+    fn checks_of(
+        &mut self,
+        part: &mut Part<'_>,
+        earlier: Option<&Checks>,
+        before: Option<CommitName>,
+        telling: &mut Telling<'_>,
+    ) -> Result<CellChecks, ClientError> {
+        let mut sums = None;
+        if let (Some(checks), Some(earlier)) = (part.earlier, earlier) {
+            if earlier.has_cells && part.changed.is_empty() && self.has_checks(checks) {
+                return Ok(checks.clone());
+            }
+            sums = self.go_on(earlier, checks, &part.changed, telling)?;
+        }
+        let sums = match sums {
+            Some(sums) => sums,
+            // Checks are made once for a commit.
+            None if before == Some(self.collection.commit()) => {
+                return Err(ClientError::StaleChecks);
+            }
+            None => {
+                if part.earlier.take().is_some() {
+                    part.changed = self.collection.blocks_of(part.cell).to_vec();
+                    telling.progress.total += part.changed.len() as u64;
+                }
+                self.begin_anew(part, telling)?
+            }
+        };
+        self.send_checks(part.cell, &sums)
+    }
+
+    /// Whether the server has the checks of a cell.
+    fn has_checks(&self, checks: &CellChecks) -> bool {
+        let bytes = self.collection.shape().block_bytes() as u64;
+        let names = checks.sets.iter().flat_map(check_names).map(BlobName::block);
+        names.into_iter().all(|name| self.kept.get(&name) == Some(&bytes))
+    }
+
     /// The sums of the earlier commit, with the blocks that changed since; those are sent. `None` when
     /// the server does not have what it should have of that commit.
-    fn go_on(&mut self, earlier: &Checks, watch: &Watch<'_>) -> Result<Option<Sums>, ClientError> {
+    fn go_on(
+        &mut self,
+        earlier: &Checks,
+        checks: &CellChecks,
+        changed: &[u32],
+        telling: &mut Telling<'_>,
+    ) -> Result<Option<Sums>, ClientError> {
         let (collection, keys) = (self.collection, self.collection.keys());
-        let Some(mut sums) = self.earlier_sums(earlier)? else { return Ok(None) };
-        let blocks = collection.blocks();
-        let changed = |number: &u32| {
-            let (now, then) = (blocks.get(*number as usize), earlier.blocks.get(*number as usize));
-            now.map(|block| block.tag.expose()) != then.map(|(_, tag)| tag.expose())
-        };
-        let all = blocks.len().max(earlier.blocks.len()) as u32;
-        let changed: Vec<u32> = (0..all).filter(changed).collect();
-        let mut progress = Progress { done: 0, total: changed.len() as u64 };
+        let Some(mut sums) = self.earlier_sums(checks)? else { return Ok(None) };
+        let cell = checks.cell;
         for numbers in changed.chunks(TOGETHER) {
-            let gone: Vec<u32> =
-                numbers.iter().copied().filter(|&n| (n as usize) < earlier.blocks.len()).collect();
+            let gone: Vec<(u32, &CheckedBlock)> = numbers
+                .iter()
+                .filter_map(|&number| Some((number, in_cell(earlier, cell, number)?)))
+                .collect();
             let names: Vec<BlobName> = gone
                 .iter()
-                .map(|&n| BlobName::block(super::block_file_name(&earlier.blocks[n as usize].1)))
+                .map(|(_, block)| BlobName::block(super::block_file_name(&block.tag)))
                 .collect();
             let Some(old) = self.fetch_blocks(&names)? else { return Ok(None) };
-            let genuine = gone.par_iter().zip(&old).all(|(&number, block)| {
-                let (revision, tag) = &earlier.blocks[number as usize];
-                keys.open_block(&name_at(collection, number, *revision), tag, block).is_some()
+            let genuine = gone.par_iter().zip(&old).all(|((number, block), stored)| {
+                let name = name_at(collection, *number, block.revision);
+                keys.open_block(&name, &block.tag, stored).is_some()
             });
             if !genuine {
                 return Ok(None);
             }
-            let pairs: Vec<(u32, &Block)> = gone.iter().copied().zip(&old).collect();
+            let pairs: Vec<(u32, &Block)> = gone.iter().map(|gone| gone.0).zip(&old).collect();
             sums.remove(keys, &pairs);
-            let come: Vec<u32> =
-                numbers.iter().copied().filter(|&n| (n as usize) < blocks.len()).collect();
+            let come: Vec<u32> = numbers
+                .iter()
+                .copied()
+                .filter(|&number| self.in_cell(cell, number).is_some())
+                .collect();
             let made = self.encrypt(&come)?;
             let pairs: Vec<(u32, &Block)> = come.iter().copied().zip(&made).collect();
             sums.add(keys, &pairs);
             self.send(&come, &made)?;
-            progress.done += numbers.len() as u64;
-            if watch(progress).is_break() {
-                return Err(ClientError::Cancelled);
-            }
+            telling.tell(numbers.len())?;
         }
         Ok(Some(sums))
     }
 
-    fn earlier_sums(&self, earlier: &Checks) -> Result<Option<Sums>, ClientError> {
+    fn earlier_sums(&self, earlier: &CellChecks) -> Result<Option<Sums>, ClientError> {
         let collection = self.collection;
         let mut opened = Vec::new();
         for set in &earlier.sets {
@@ -167,22 +273,21 @@ impl Sending<'_> {
         Ok(Some(Sums(opened)))
     }
 
-    /// Encrypts every block, sends those that the server does not have, and takes sums of all under the
-    /// turns of this commit.
-    fn begin_anew(&mut self, watch: &Watch<'_>) -> Result<Sums, ClientError> {
+    /// Encrypts every block of a cell, sends those that the server does not have, and takes sums of all under
+    /// the turns of this commit.
+    fn begin_anew(
+        &mut self,
+        part: &Part<'_>,
+        telling: &mut Telling<'_>,
+    ) -> Result<Sums, ClientError> {
         let keys = self.collection.keys();
-        let mut sums = Sums::empty(keys, &fresh_sets(self.collection.commit()));
-        let all: Vec<u32> = (0..self.collection.blocks().len() as u32).collect();
-        let mut progress = Progress { done: 0, total: all.len() as u64 };
-        for numbers in all.chunks(TOGETHER) {
+        let mut sums = Sums::empty(keys, &fresh_sets(self.collection.commit(), part.cell));
+        for numbers in part.changed.chunks(TOGETHER) {
             let made = self.encrypt(numbers)?;
             let pairs: Vec<(u32, &Block)> = numbers.iter().copied().zip(&made).collect();
             sums.add(keys, &pairs);
             self.send(numbers, &made)?;
-            progress.done += numbers.len() as u64;
-            if watch(progress).is_break() {
-                return Err(ClientError::Cancelled);
-            }
+            telling.tell(numbers.len())?;
         }
         Ok(sums)
     }
@@ -255,31 +360,52 @@ impl Sending<'_> {
         accepted(self.transport, message, &Limits::default())
     }
 
-    /// Sends the checks and what says which blocks belong together.
-    fn finish(&mut self, sums: &Sums) -> Result<(), ClientError> {
-        let collection = self.collection;
-        let commit = collection.commit();
-        let (sets, padded) = sums.seal(collection);
-        let names: Vec<[u8; 16]> = sets.iter().flat_map(check_names).collect();
-        let blobs = names.iter().zip(&padded);
-        let blobs = blobs.map(|(&name, block)| (BlobName::block(name), block.to_bytes()));
+    /// Sends the checks of a cell.
+    fn send_checks(&mut self, cell: u32, sums: &Sums) -> Result<CellChecks, ClientError> {
+        let (sets, padded) = sums.seal(self.collection);
+        let names = sets.iter().flat_map(check_names).map(BlobName::block);
+        let blobs = names.zip(&padded).map(|(name, block)| (name, block.to_bytes()));
         let is_missing =
             |blob: &(BlobName, Vec<u8>)| self.kept.get(&blob.0) != Some(&(blob.1.len() as u64));
         self.put(blobs.filter(is_missing).collect())?;
+        Ok(CellChecks { cell, revision: self.collection.revision().0, sets })
+    }
+
+    /// Sends what says which checks and blocks belong together.
+    fn finish(&mut self, cells: Vec<CellChecks>) -> Result<(), ClientError> {
+        let collection = self.collection;
+        let commit = collection.commit();
         let blocks = collection.blocks();
+        let of_checks = cells.iter().flat_map(|checks| {
+            let names = checks.sets.iter().flat_map(check_names);
+            names.map(move |name| (name, checks.cell))
+        });
+        let of_checks: Vec<([u8; 16], u32)> = of_checks.collect();
+        let checked = |block: &BlockPlaces| CheckedBlock {
+            revision: block.revision,
+            tag: block.tag.clone(),
+            cell: block.cell.unwrap_or(0),
+        };
         let checks = Checks {
             revision: collection.revision().0,
-            sets,
-            blocks: blocks.iter().map(|block| (block.revision, block.tag.clone())).collect(),
+            has_cells: collection.cells().is_some(),
+            cells,
+            blocks: blocks.iter().map(checked).collect(),
         };
         let checks = checks.seal(collection.sealer(), commit)?;
-        let all = blocks.iter().map(|block| block.file_name()).chain(names.iter().copied());
-        let list = BlockList::new(
+        let of_blocks = blocks.iter().map(|block| (block.file_name(), block.cell.unwrap_or(0)));
+        let (names, in_cells): (Vec<[u8; 16]>, Vec<u32>) =
+            of_blocks.chain(of_checks.iter().copied()).unzip();
+        let mut list = BlockList::new(
             declassify(collection.epoch(), Leak::CollectionShape),
             declassify(*collection.shape(), Leak::CollectionShape),
-            declassify(names.len(), Leak::CollectionShape),
-            declassify(all.collect(), Leak::BlockChanges),
+            declassify(of_checks.len(), Leak::CollectionShape),
+            declassify(names, Leak::BlockChanges),
         );
+        if collection.cells().is_some() {
+            let in_cells = declassify(in_cells, Leak::CellMembership);
+            list = list.and_then(|list| list.with_cells(in_cells));
+        }
         let list = list.map_err(|error| ClientError::Setting(error.to_string()))?;
         self.put(vec![(BlobName::checks(commit), checks)])?;
         let commit = declassify(commit, Leak::CollectionShape);
@@ -301,6 +427,11 @@ impl Sending<'_> {
         }
         Ok(Some(blocks))
     }
+}
+
+/// The block of a number as it was, if it was in a cell.
+fn in_cell(earlier: &Checks, cell: u32, number: u32) -> Option<&CheckedBlock> {
+    earlier.blocks.get(number as usize).filter(|block| block.cell == cell)
 }
 
 /// The names under which the checks of a set are stored.

@@ -13,7 +13,7 @@ use crate::progress::{Progress, Watch};
 use crate::vault::{Slot, Snapshot, VaultAccess};
 
 /// Ids without a double; in an owner's vault also: a vector for every row, none longer than the
-/// longest, and every tag that of the vectors, as far as they are here.
+/// longest, every tag that of the vectors, and every row in its own cell, as far as they are here.
 pub(crate) fn verify(
     collection: &BlindCollection,
     snapshot: &Snapshot,
@@ -61,6 +61,14 @@ fn check_block(collection: &BlindCollection, number: u32, bytes: &[u8]) -> Resul
     let tag = collection.keys().tag(&collection.block_name(number), &integers);
     if !bool::from(tag.expose().ct_eq(places.tag.expose())) {
         return Err(contradiction("places", "a tag is not that of its rows"));
+    }
+    if let Some((cells, cell)) = collection.cells().zip(places.cell) {
+        let (width, ids) = (collection.shape().dimension(), places.ids());
+        let used = vectors.chunks_exact(width).zip(ids).filter(|(_, id)| id.is_some());
+        let rows: Vec<f32> = used.flat_map(|(row, _)| row).copied().collect();
+        if cells.assign(&rows).iter().any(|own| *own != cell) {
+            return Err(contradiction("places", "a row is in another cell than its own"));
+        }
     }
     let rows = integers.chunks_exact(collection.shape().dimension()).enumerate();
     let alike = |(at, row)| places.likeness(at) == collection.keys().likeness(row);

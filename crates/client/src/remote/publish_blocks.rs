@@ -137,7 +137,7 @@ fn checks_are_good(
         let mut names = check_names(set).map(BlobName::block);
         !retired.contains(&set.number) && names.all(|name| kept.get(&name) == Some(&bytes))
     };
-    Ok(checks.is_some_and(|checks| checks.sets.iter().all(is_good)))
+    Ok(checks.is_some_and(|checks| checks.sets().all(is_good)))
 }
 
 /// Removes blocks, hints and checks that are not of this commit. Nothing while another copy publishes:

@@ -77,6 +77,8 @@ pub(crate) enum Slot {
     Metadata(u32),
     /// What encodes the texts of the documents.
     Encoder,
+    /// The centroids of a blind collection's cells.
+    Cells,
 }
 
 impl Slot {
@@ -105,6 +107,7 @@ impl Slot {
             Self::RecordPlaces(_) => 23,
             Self::Metadata(_) => 24,
             Self::Encoder => 25,
+            Self::Cells => 26,
         }
     }
 
@@ -147,6 +150,7 @@ impl Slot {
             23 => Self::RecordPlaces(number),
             24 => Self::Metadata(number),
             25 => Self::Encoder,
+            26 => Self::Cells,
             _ => return None,
         };
         (slot.id() == id).then_some(slot)
@@ -178,6 +182,7 @@ impl fmt::Display for Slot {
             Self::RecordPlaces(number) => write!(f, "records, block {number}"),
             Self::Metadata(number) => write!(f, "fields, block {number}"),
             Self::Encoder => f.write_str("encoder"),
+            Self::Cells => f.write_str("cells"),
         }
     }
 }
@@ -296,7 +301,7 @@ fn associated(slot: Slot, commit: CommitName) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    const SLOTS: [Slot; 17] = [
+    const SLOTS: [Slot; 18] = [
         Slot::Settings,
         Slot::Drift,
         Slot::History(7),
@@ -314,6 +319,7 @@ mod tests {
         Slot::RecordPlaces(3),
         Slot::Metadata(3),
         Slot::Encoder,
+        Slot::Cells,
     ];
 
     fn key(byte: u8) -> ValueKey {
@@ -326,7 +332,7 @@ mod tests {
             assert_eq!(Slot::from_id(slot.id()), Some(slot));
         }
         for id in
-            [0, -1, 1, (1 << 32) | 1, 7 << 32, 15 << 32, (20 << 32) | 1, 26 << 32, (25 << 32) | 1]
+            [0, -1, 1, (1 << 32) | 1, 7 << 32, 15 << 32, (20 << 32) | 1, 27 << 32, (26 << 32) | 1]
         {
             assert_eq!(Slot::from_id(id), None, "{id}");
         }

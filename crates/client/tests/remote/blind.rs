@@ -32,10 +32,31 @@ fn all() -> SearchOptions {
     SearchOptions { top: usize::MAX, ..SearchOptions::default() }
 }
 
-/// Asserts that an answer has all documents of a vault, with their inner products.
+/// Asserts that an answer has all documents of a vault, with their inner products; where it has cells, those
+/// of the cells that the query asks for.
 pub fn assert_exact(answer: &Answer, query: &[f32], owner: &Owner) {
+    let collection = collection(owner);
+    let asked = collection.cells().and_then(|cells| collection.nearest_cells(query, cells.probe()));
+    assert_exact_in(answer, query, owner, asked.as_deref());
+}
+
+/// The same for the documents of some cells, or of all.
+pub fn assert_exact_in(answer: &Answer, query: &[f32], owner: &Owner, asked: Option<&[u32]>) {
     let (ids, vectors) = stored_documents(&owner.vault).unwrap();
-    assert_eq!(answer.hits.len(), ids.len());
+    let collection = collection(owner);
+    let mut expected: Vec<&str> = match asked {
+        None => collection.ids().map(|(_, id)| id).collect(),
+        Some(cells) => {
+            let blocks = cells.iter().flat_map(|&cell| collection.blocks_of(cell));
+            blocks.flat_map(|&block| collection.blocks()[block as usize].ids().flatten()).collect()
+        }
+    };
+    let mut found: Vec<&str> = answer.hits.iter().map(|hit| hit.id.as_str()).collect();
+    expected.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+    assert_eq!(answer.cost.active_cells, asked.map_or(0, <[u32]>::len));
+    assert_eq!(answer.cost.candidates, expected.len());
     assert!(answer.error_bound < 1e-3, "{}", answer.error_bound);
     assert!(answer.hits.is_sorted_by(|a, b| a.score >= b.score));
     for hit in &answer.hits {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use shard_client::{ClientError, SearchOptions, Transport};
+use shard_client::{CellCount, ClientError, SearchOptions, Settings, Transport};
 use shard_protocol::{
     BlindAnswer, Blob, BlobName, Blobs, CollectionName, Limits, MessageKind, message_kind,
 };
@@ -51,6 +51,23 @@ impl<L: Fn(Vec<u8>) -> Vec<u8> + Send + Sync> Transport for Liar<'_, L> {
     }
 }
 
+/// Blocks of checks of a cell: two sets of eleven.
+const CHECKS: usize = 22;
+
+/// A vault of four cells, two of which a search asks for, published.
+pub fn published_in_cells() -> (std::sync::Arc<Served>, Owner) {
+    let settings = Settings { cells: CellCount::Cells(4), probe: Some(2), ..Settings::blind() };
+    let (served, owner) = (Served::new(None), Owner::blind_with(settings, 3, 62));
+    owner.publish(&*served).unwrap();
+    (served, owner)
+}
+
+/// Both, with the number of cells that a search asks for.
+fn worlds() -> [(std::sync::Arc<Served>, Owner, usize); 2] {
+    let ((served, owner), (celled, owner_of_cells)) = (published(), published_in_cells());
+    [(served, owner, 1), (celled, owner_of_cells, 2)]
+}
+
 /// A vault of five blocks, published.
 pub fn published() -> (std::sync::Arc<Served>, Owner) {
     let (served, owner) = (Served::new(None), Owner::blind(3, ROWS * PLACES - 2));
@@ -96,51 +113,57 @@ fn twice_the_tolerance() -> u32 {
 
 #[test]
 fn a_false_answer_is_an_alarm() {
-    let (served, mut owner) = published();
-    type Lie = (&'static str, fn(&mut Vec<u8>));
+    // Of an answer, and how many of its blocks are of rows.
+    type Lie = (&'static str, fn(&mut Vec<u8>, usize));
     let lies: [Lie; 16] = [
-        ("one score up", |answer| add(answer, 11, twice_the_tolerance())),
-        ("one score down", |answer| add(answer, 0, twice_the_tolerance().wrapping_neg())),
-        ("the last row's score", |answer| {
-            add(answer, ROWS * PLACES - 1, twice_the_tolerance());
+        ("one score up", |answer, _| add(answer, 11, twice_the_tolerance())),
+        ("one score down", |answer, _| add(answer, 0, twice_the_tolerance().wrapping_neg())),
+        ("the last row's score", |answer, rows| {
+            add(answer, rows * PLACES - 1, twice_the_tolerance());
         }),
-        ("one score by half", |answer| add(answer, 3, HALF)),
-        ("two scores against each other", |answer| {
+        ("one score by half", |answer, _| add(answer, 3, HALF)),
+        ("two scores against each other", |answer, _| {
             add(answer, 3, 1 << 20);
             add(answer, PLACES + 3, (1_u32 << 20).wrapping_neg());
         }),
-        ("two places swapped", |answer| {
+        ("two places swapped", |answer, _| {
             let (one, two) = answer.split_at_mut(NUMBER);
             one.swap_with_slice(&mut two[..NUMBER]);
         }),
-        ("two blocks swapped", |answer| {
+        ("two blocks swapped", |answer, _| {
             let (one, two) = answer.split_at_mut(BLOCK);
             one.swap_with_slice(&mut two[..BLOCK]);
         }),
-        ("one block for another", |answer| answer.copy_within(0..BLOCK, BLOCK)),
-        ("half added to two blocks", |answer| add_to(answer, 1..3, HALF)),
-        ("half added to all but one", |answer| add_to(answer, 0..ROWS - 1, HALF)),
-        ("half added to all rows", |answer| add_to(answer, 0..ROWS, HALF)),
-        ("half added to everything", |answer| {
+        ("one block for another", |answer, _| answer.copy_within(0..BLOCK, BLOCK)),
+        ("half added to two blocks", |answer, _| add_to(answer, 0..2, HALF)),
+        ("half added to all but one", |answer, rows| add_to(answer, 0..rows - 1, HALF)),
+        ("half added to all rows", |answer, rows| add_to(answer, 0..rows, HALF)),
+        ("half added to everything", |answer, _| {
             let blocks = answer.len() / BLOCK;
             add_to(answer, 0..blocks, HALF);
         }),
-        ("a constant added to all rows", |answer| add_to(answer, 0..ROWS, 1000)),
-        ("a constant added to everything", |answer| {
+        ("a constant added to all rows", |answer, rows| add_to(answer, 0..rows, 1000)),
+        ("a constant added to everything", |answer, _| {
             let blocks = answer.len() / BLOCK;
             add_to(answer, 0..blocks, 1000);
         }),
-        ("zeros", |answer| answer.fill(0)),
-        ("the checks alone", |answer| add(answer, ROWS * PLACES, 100)),
+        ("zeros", |answer, _| answer.fill(0)),
+        ("the checks alone", |answer, rows| add(answer, rows * PLACES, 100)),
     ];
-    for (name, lie) in lies {
-        let liar =
-            Liar::new(&served, MessageKind::BlindAnswer, |answer| with_numbers(&answer, lie));
-        let searcher = searcher(&liar);
-        let error = search_with(&searcher, &mut owner).unwrap_err();
-        assert!(matches!(error, ClientError::Forged), "{name}: {error}");
-        liar.lies(false);
-        search_with(&searcher, &mut owner).unwrap();
+    for (served, mut owner, cells) in worlds() {
+        for (name, lie) in lies {
+            let liar = Liar::new(&served, MessageKind::BlindAnswer, |message| {
+                with_numbers(&message, |answer| {
+                    let rows = answer.len() / BLOCK - CHECKS * cells;
+                    lie(answer, rows);
+                })
+            });
+            let searcher = searcher(&liar);
+            let error = search_with(&searcher, &mut owner).unwrap_err();
+            assert!(matches!(error, ClientError::Forged), "{name}, {cells} cells: {error}");
+            liar.lies(false);
+            search_with(&searcher, &mut owner).unwrap();
+        }
     }
 }
 
@@ -179,19 +202,22 @@ fn a_false_answer_among_those_of_a_message_is_an_alarm() {
 /// Every single score, at the stated limit.
 #[test]
 fn no_score_moves_by_twice_the_tolerance_unnoticed() {
-    let (served, mut owner) = published();
-    for place in 0..ROWS * PLACES {
-        let liar = Liar::new(&served, MessageKind::BlindAnswer, |answer| {
-            with_numbers(&answer, |answer| add(answer, place, twice_the_tolerance()))
-        });
-        let error = search_with(&searcher(&liar), &mut owner).unwrap_err();
-        assert!(matches!(error, ClientError::Forged), "{place}: {error}");
+    for (served, mut owner, cells) in worlds() {
+        for place in 0..ROWS * PLACES {
+            let liar = Liar::new(&served, MessageKind::BlindAnswer, |answer| {
+                with_numbers(&answer, |answer| {
+                    let rows = answer.len() / BLOCK - CHECKS * cells;
+                    add(answer, place % (rows * PLACES), twice_the_tolerance());
+                })
+            });
+            let error = search_with(&searcher(&liar), &mut owner).unwrap_err();
+            assert!(matches!(error, ClientError::Forged), "{place}: {error}");
+        }
     }
 }
 
 #[test]
 fn answers_that_are_not_well_formed_are_refused() {
-    let (served, mut owner) = published();
     let lies: [fn(Vec<u8>) -> Vec<u8>; 7] = [
         |answer| with_numbers(&answer, |answer| answer.truncate(answer.len() - BLOCK)),
         |answer| with_numbers(&answer, |answer| drop(answer.drain(..BLOCK))),
@@ -201,33 +227,37 @@ fn answers_that_are_not_well_formed_are_refused() {
         |_| MessageKind::Accepted.bare(),
         |_| Vec::new(),
     ];
-    for (number, lie) in lies.into_iter().enumerate() {
-        let liar = Liar::new(&served, MessageKind::BlindAnswer, lie);
-        let searcher = searcher(&liar);
-        let error = search_with(&searcher, &mut owner).unwrap_err();
-        assert!(matches!(error, ClientError::Answer(_)), "lie {number}: {error:?}");
-        liar.lies(false);
-        search_with(&searcher, &mut owner).unwrap();
+    for (served, mut owner, _) in worlds() {
+        for (number, lie) in lies.into_iter().enumerate() {
+            let liar = Liar::new(&served, MessageKind::BlindAnswer, lie);
+            let searcher = searcher(&liar);
+            let error = search_with(&searcher, &mut owner).unwrap_err();
+            assert!(matches!(error, ClientError::Answer(_)), "lie {number}: {error:?}");
+            liar.lies(false);
+            search_with(&searcher, &mut owner).unwrap();
+        }
     }
 }
 
-/// An answer to another query, and an answer of the commit before.
+/// An answer to another query, and an answer of the commit before: false, or of other cells and so of another
+/// length.
 #[test]
 fn an_answer_that_is_replayed_is_an_alarm() {
-    let (served, mut owner) = published();
-    let kept = std::sync::Mutex::new(Vec::new());
-    let record = Liar::new(&served, MessageKind::BlindAnswer, |answer| {
-        kept.lock().unwrap().clone_from(&answer);
-        answer
-    });
-    search_with(&searcher(&record), &mut owner).unwrap();
-    let replay = Liar::new(&served, MessageKind::BlindAnswer, |_| kept.lock().unwrap().clone());
-    let error = search_with(&searcher(&replay), &mut owner).unwrap_err();
-    assert!(matches!(error, ClientError::Forged), "{error}");
-    owner.put("3");
-    owner.publish(&*served).unwrap();
-    let error = search_with(&searcher(&replay), &mut owner).unwrap_err();
-    assert!(matches!(error, ClientError::Forged), "{error}");
+    for (served, mut owner, _) in worlds() {
+        let kept = std::sync::Mutex::new(Vec::new());
+        let record = Liar::new(&served, MessageKind::BlindAnswer, |answer| {
+            kept.lock().unwrap().clone_from(&answer);
+            answer
+        });
+        search_with(&searcher(&record), &mut owner).unwrap();
+        let replay = Liar::new(&served, MessageKind::BlindAnswer, |_| kept.lock().unwrap().clone());
+        let error = search_with(&searcher(&replay), &mut owner).unwrap_err();
+        assert!(matches!(error, ClientError::Forged | ClientError::Answer(_)), "{error}");
+        owner.put("3");
+        owner.publish(&*served).unwrap();
+        let error = search_with(&searcher(&replay), &mut owner).unwrap_err();
+        assert!(matches!(error, ClientError::Forged | ClientError::Answer(_)), "{error}");
+    }
 }
 
 /// A server that computes honestly with blocks of before: the query is that of the new commit.
@@ -248,60 +278,63 @@ fn an_answer_computed_from_old_blocks_is_an_alarm() {
 
 #[test]
 fn false_hints_are_alarms_and_are_fetched_again() {
-    let (served, mut owner) = published();
-    let limits = Limits::default();
-    type Lie = fn(&mut Vec<Option<Vec<u8>>>);
-    let lies: [Lie; 4] = [
-        |hints| hints[1].as_mut().unwrap()[200] ^= 1,
-        |hints| hints.swap(0, 1),
-        |hints| hints[4] = hints[3].clone(),
-        |hints| hints[2].as_mut().unwrap().fill(0),
-    ];
-    for lie in lies {
-        for budget in [usize::MAX, 0] {
-            let liar = Liar::new(&served, MessageKind::Blobs, |answer| {
-                let mut blobs = Blobs::decode(&answer, &limits).unwrap();
-                lie(&mut blobs.blobs);
-                blobs.encode()
-            });
-            let searcher = searcher(&liar).with_secret_bytes(budget);
-            let error = search_with(&searcher, &mut owner).unwrap_err();
-            assert!(matches!(error, ClientError::Forged), "{error}");
-            liar.lies(false);
-            // There may be more than one, and each is found when it is opened.
-            let again = (0..ROWS).find_map(|_| search_with(&searcher, &mut owner).ok());
-            assert!(again.is_some(), "the true ones are fetched");
+    for (served, mut owner, _) in worlds() {
+        let limits = Limits::default();
+        type Lie = fn(&mut Vec<Option<Vec<u8>>>);
+        let lies: [Lie; 4] = [
+            |hints| hints[1].as_mut().unwrap()[200] ^= 1,
+            |hints| hints.swap(0, 1),
+            |hints| *hints.last_mut().unwrap() = hints[0].clone(),
+            |hints| hints.last_mut().unwrap().as_mut().unwrap().fill(0),
+        ];
+        for lie in lies {
+            for budget in [usize::MAX, 0] {
+                let liar = Liar::new(&served, MessageKind::Blobs, |answer| {
+                    let mut blobs = Blobs::decode(&answer, &limits).unwrap();
+                    lie(&mut blobs.blobs);
+                    blobs.encode()
+                });
+                let searcher = searcher(&liar).with_secret_bytes(budget);
+                let error = search_with(&searcher, &mut owner).unwrap_err();
+                assert!(matches!(error, ClientError::Forged), "{error}");
+                liar.lies(false);
+                // There may be more than one, and each is found when it is opened.
+                let again = (0..ROWS).find_map(|_| search_with(&searcher, &mut owner).ok());
+                assert!(again.is_some(), "the true ones are fetched");
+            }
         }
+        let liar = Liar::new(&served, MessageKind::Blobs, |answer| {
+            let mut blobs = Blobs::decode(&answer, &limits).unwrap();
+            blobs.blobs[0] = None;
+            blobs.encode()
+        });
+        let error = search_with(&searcher(&liar), &mut owner).unwrap_err();
+        assert!(matches!(error, ClientError::Outdated { .. }), "{error}");
     }
-    let liar = Liar::new(&served, MessageKind::Blobs, |answer| {
-        let mut blobs = Blobs::decode(&answer, &limits).unwrap();
-        blobs.blobs[0] = None;
-        blobs.encode()
-    });
-    let error = search_with(&searcher(&liar), &mut owner).unwrap_err();
-    assert!(matches!(error, ClientError::Outdated { .. }), "{error}");
 }
 
 #[test]
 fn false_and_stale_checks_are_alarms() {
-    let (served, mut owner) = published();
-    let all = CollectionName::default();
-    let checks = |owner: &Owner| {
-        served.rows().blob(&all, &BlobName::checks(collection(owner).commit())).unwrap()
-    };
-    let old = checks(&owner);
-    owner.put("3");
-    owner.publish(&*served).unwrap();
-    let sound = checks(&owner);
-    let mut flipped = sound.clone();
-    flipped[100] ^= 8;
-    for lie in [old, flipped, sound[..sound.len() - 1].to_vec(), Vec::new()] {
-        let liar = Liar::new(&served, MessageKind::Blob, |_| Blob { sealed: lie.clone() }.encode());
-        let searcher = searcher(&liar);
-        let error = search_with(&searcher, &mut owner).unwrap_err();
-        assert!(matches!(error, ClientError::Forged), "{error}");
-        liar.lies(false);
-        search_with(&searcher, &mut owner).unwrap();
+    for (served, mut owner, _) in worlds() {
+        let all = CollectionName::default();
+        let checks = |owner: &Owner| {
+            served.rows().blob(&all, &BlobName::checks(collection(owner).commit())).unwrap()
+        };
+        let old = checks(&owner);
+        owner.put("3");
+        owner.publish(&*served).unwrap();
+        let sound = checks(&owner);
+        let mut flipped = sound.clone();
+        flipped[100] ^= 8;
+        for lie in [old, flipped, sound[..sound.len() - 1].to_vec(), Vec::new()] {
+            let liar =
+                Liar::new(&served, MessageKind::Blob, |_| Blob { sealed: lie.clone() }.encode());
+            let searcher = searcher(&liar);
+            let error = search_with(&searcher, &mut owner).unwrap_err();
+            assert!(matches!(error, ClientError::Forged), "{error}");
+            liar.lies(false);
+            search_with(&searcher, &mut owner).unwrap();
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use shard_client::{CellCount, LayoutChoice, SearchOptions};
 use shard_rlwe::slots::{SlotsParameterError, SlotsParameters};
 use shard_rlwe::{ParameterError, RingDegree};
@@ -32,6 +32,8 @@ pub enum Bench {
     Network(Network),
     /// Kill a server at random moments and count what it lost of what it had acknowledged
     Crash(Crash),
+    /// Several servers over one PostgreSQL under load, while something is killed: what was lost, what was wrong
+    Cluster(Cluster),
     /// Send a server the worst requests there are: time, memory, and whether it stays sound
     Hostile(Hostile),
     /// The server's rows on disk: writing, fetching, opening after a kill, compacting
@@ -252,7 +254,7 @@ pub struct Serve {
     pub ramp: Option<usize>,
     /// Cells whose documents are considered [default: all]
     #[arg(long, value_name = "CELLS", value_parser = positive)]
-    pub nprobe: Option<usize>,
+    pub probe: Option<usize>,
     /// Connections that the clients share
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = positive)]
     pub connections: usize,
@@ -297,6 +299,73 @@ pub struct Crash {
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// Seed of the changes and of the moments of death
+    #[arg(long, default_value_t = 2026)]
+    pub seed: u64,
+}
+
+/// What is killed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Victim {
+    /// Nothing
+    None,
+    /// A server, without a warning; another is started in its place
+    Worker,
+    /// A server that is told to stop, and started again
+    Restart,
+    /// The database, which is started again
+    Postgres,
+}
+
+impl Victim {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Worker => "worker",
+            Self::Restart => "restart",
+            Self::Postgres => "postgres",
+        }
+    }
+}
+
+#[derive(Args)]
+pub struct Cluster {
+    /// Servers
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = positive)]
+    pub workers: usize,
+    /// Servers that hold each block: 1 or 2
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive)]
+    pub replicas: usize,
+    /// What is killed, one after the other
+    #[arg(long, default_value = "none", value_enum)]
+    pub kill: Victim,
+    /// Kills
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = positive)]
+    pub kills: usize,
+    /// Clients that search
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = positive)]
+    pub clients: usize,
+    /// Publish nothing while clients search
+    #[arg(long)]
+    pub read_only: bool,
+    /// Seconds without kills, before and after
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub quiet: f64,
+    /// Seconds between kills
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    pub pause: f64,
+    /// Document vectors [default: synthetic ones]
+    #[arg(long, value_name = "FILE", requires = "queries")]
+    pub docs: Option<PathBuf>,
+    /// Query vectors
+    #[arg(long, value_name = "FILE", requires = "docs")]
+    pub queries: Option<PathBuf>,
+    /// Synthetic documents
+    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = positive)]
+    pub rows: usize,
+    /// Their width
+    #[arg(long, value_name = "D", default_value_t = 384, value_parser = positive)]
+    pub dim: usize,
+    /// Seed of synthetic documents
     #[arg(long, default_value_t = 2026)]
     pub seed: u64,
 }

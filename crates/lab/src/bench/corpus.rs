@@ -41,6 +41,11 @@ impl Corpus {
         let (Some(docs), Some(queries)) = (&arguments.docs, &arguments.queries) else {
             return Self::synthetic(arguments.rows, arguments.dim, arguments.seed);
         };
+        Self::read(docs, queries)
+    }
+
+    /// Vectors of files.
+    pub fn read(docs: &Path, queries: &Path) -> Result<Self> {
         let (_, documents) = read_vectors(docs, None)?.into_parts();
         let (_, queries) = read_queries(queries, None)?.into_parts();
         let (wide, narrow) = (documents.width(), queries.width());

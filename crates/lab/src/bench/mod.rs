@@ -16,6 +16,7 @@ mod arguments;
 mod blind;
 mod canaries;
 mod clock;
+mod cluster;
 mod corpus;
 mod crash;
 mod engine;
@@ -56,6 +57,7 @@ pub fn run(bench: &Bench, json: Option<&Path>) -> Result<()> {
         Bench::Serve(arguments) => serve::run(arguments, &output),
         Bench::Network(arguments) => network::run(arguments, &output),
         Bench::Crash(arguments) => crash::run(arguments, &output),
+        Bench::Cluster(arguments) => cluster::run(arguments, &output),
         Bench::Hostile(arguments) => hostile::run(arguments, &output),
         Bench::Store(arguments) => store::run(arguments, &output),
         Bench::Vault(arguments) => vault::run(arguments, &output),

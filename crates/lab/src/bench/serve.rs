@@ -121,7 +121,7 @@ impl Target {
         let corpus = Corpus::of(&arguments.corpus)?;
         let options = SearchOptions {
             candidates: Some(arguments.corpus.candidates),
-            probe: arguments.nprobe,
+            probe: arguments.probe,
             objective: arguments.plan.objective(),
             layout: arguments.plan.layout(),
             ..SearchOptions::default()

@@ -1,6 +1,7 @@
 //! A server in a process of its own: started, watched, killed.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -56,6 +57,11 @@ impl Site {
         create.args(["--scope", "read,write,admin", "--yes", "--json", "-"]);
         let created: Created = serde_json::from_slice(&finished(&mut create)?)?;
         Ok(Self { directory: directory.to_owned(), token: created.token.into() })
+    }
+
+    /// The same with another directory, which has a copy of the tokens.
+    pub fn at(&self, directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), token: self.token.clone() }
     }
 
     /// Starts the server at an address (port 0: any). `launch` is the program with what goes
@@ -123,6 +129,40 @@ impl Served {
         let mut options = self.options(collection)?;
         options.retries.most = 0;
         Ok(options)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> Result<SocketAddr> {
+        let host = self.url.split_once("://").map_or(&*self.url, |(_, host)| host);
+        Ok(host.trim_end_matches('/').parse()?)
+    }
+
+    /// Waits until it counts on so many servers, itself included: those whose shares are loaded.
+    pub fn until_it_sees(&self, servers: usize, patience: Duration) -> Result<()> {
+        let remote = self.connect("any")?;
+        let expected = format!("shard_cluster_servers {servers}\n");
+        let start = Instant::now();
+        while !remote.metrics()?.contains(&expected) {
+            if start.elapsed() > patience {
+                bail!("{} does not see {servers} servers within {patience:?}", self.url);
+            }
+            thread::sleep(10 * GLANCE);
+        }
+        Ok(())
+    }
+
+    /// Tells it to stop and waits until it has.
+    pub fn terminate(&mut self, patience: Duration) -> Result<()> {
+        let process = self.child.id().to_string();
+        finished(Command::new("kill").args(["-TERM", &process]))?;
+        let start = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            if start.elapsed() > patience {
+                bail!("the server did not stop within {} s", patience.as_secs());
+            }
+            thread::sleep(GLANCE);
+        }
+        Ok(())
     }
 
     /// Kills it without a warning and waits until it is gone. One that is gone already did not

@@ -265,3 +265,72 @@ fn queries_of_two_lengths_are_not_sent() {
 fn nine_queries_are_not_sent() {
     BlindQuery::new(Table::Rows, epoch(), commit(), vec![vec![1]; 9]);
 }
+
+/// Bytes of little-endian words.
+fn words(hex: &str) -> Vec<u8> {
+    let words = hex.split_whitespace().map(|word| u32::from_str_radix(word, 16).unwrap());
+    words.flat_map(u32::to_be_bytes).collect()
+}
+
+pub(super) fn celled_query() -> BlindQuery {
+    query().of_cells(declassify(vec![0, 3, 300], Leak::ActiveCells))
+}
+
+pub(super) fn celled_list() -> BlockList {
+    list(3, 1).with_cells(declassify(vec![1, 0, 1], Leak::CellMembership)).unwrap()
+}
+
+#[test]
+fn cells_follow_what_there_is_without_them() {
+    let (query, list) = (celled_query(), celled_list());
+    let plain = super::blind::query().encode();
+    assert_eq!(query.encode(), [plain, words("03000000 00000000 03000000 2c010000")].concat());
+    let plain = super::blind::list(3, 1).encode();
+    assert_eq!(list.encode(), [plain, words("01000000 00000000 01000000")].concat());
+    assert_eq!(BlindQuery::decode(&query.encode(), &LIMITS), Ok(query.clone()));
+    assert_eq!(BlockList::decode(&list.encode(), &LIMITS), Ok(list.clone()));
+    assert_eq!(query.cells(), Some(&[0, 3, 300][..]));
+    assert_eq!((list.cells(), super::blind::list(3, 1).cells()), (Some(&[1, 0, 1][..]), None));
+    for bytes in [query.encode(), list.encode()] {
+        // Without its cells, it is the message that it was.
+        let whole =
+            |length: usize| [bytes.len(), bytes.len() - 16, bytes.len() - 12].contains(&length);
+        for length in (bytes.len() - 17..bytes.len()).filter(|length| !whole(*length)) {
+            assert!(BlindQuery::decode(&bytes[..length], &LIMITS).is_err(), "{length}");
+            assert!(BlockList::decode(&bytes[..length], &LIMITS).is_err(), "{length}");
+        }
+    }
+}
+
+#[test]
+fn cells_that_cannot_be_are_refused() {
+    let decoded = |cells: &str| {
+        BlindQuery::decode(&[query().encode(), words(cells)].concat(), &LIMITS).map(drop)
+    };
+    assert_eq!(decoded("00000000"), Err(DecodeError::Invalid("a search of no cell")));
+    let twice = decoded("02000000 05000000 05000000");
+    assert_eq!(twice, Err(DecodeError::Order("cells of a search")));
+    assert!(matches!(decoded("01100000"), Err(DecodeError::Limit { .. })));
+    assert!(matches!(decoded("01000000 05000000 00000000"), Err(DecodeError::Trailing(4))));
+    let fetch = [query_of(Table::Records).encode(), words("01000000 05000000")].concat();
+    assert_eq!(BlindQuery::decode(&fetch, &LIMITS), Err(DecodeError::Trailing(8)));
+    let in_cells = |cells: &[u32]| {
+        list(2, 1).with_cells(declassify(cells.to_vec(), Leak::CellMembership)).map(drop)
+    };
+    assert_eq!(in_cells(&[1]), Err(BlockListError::Cells { cells: 1, blocks: 2 }));
+    assert_eq!(in_cells(&[1, 4096]), Err(BlockListError::NoSuchCell(4096)));
+    let far = [list(1, 0).encode(), words("00100000")].concat();
+    assert!(matches!(BlockList::decode(&far, &LIMITS), Err(DecodeError::Invalid(_))));
+}
+
+#[test]
+#[should_panic(expected = "another leak")]
+fn cells_of_a_search_are_active_cells() {
+    let _ = query().of_cells(declassify(vec![1], Leak::CellMembership));
+}
+
+#[test]
+#[should_panic(expected = "another leak")]
+fn cells_of_blocks_are_membership() {
+    let _ = list(1, 0).with_cells(declassify(vec![1], Leak::ActiveCells));
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::blind::{commit, list, records};
+use super::blind::{celled_list, celled_query, commit, list, records};
 use super::*;
 use crate::leak::ACCOUNTED;
 
@@ -68,6 +68,21 @@ fn lists_that_a_server_reads_and_pages_that_it_is_asked_for_are_told_from_other_
     assert!(shown(&FetchShared::new(page).encode()).contains(&Leak::FetchedRecords));
     let hints = declassify(vec![BlobName::record_hint([1; 16])], Leak::SealedBlobs);
     assert!(!shown(&FetchSharedMany::new(hints).encode()).contains(&Leak::FetchedRecords));
+}
+
+#[test]
+fn cells_are_shown_where_a_list_or_a_search_names_them() {
+    let bytes = celled_query().encode();
+    let mut read = accounted(|| drop(BlindQuery::decode(&bytes, &Limits::default()).unwrap()));
+    assert!(read.contains(&Leak::ActiveCells));
+    read.insert(Leak::RequestShape);
+    assert_eq!(shown(&bytes), read);
+    let stored = PutBlob::block_list(commit(), &celled_list()).encode();
+    assert!(shown(&stored).contains(&Leak::CellMembership));
+    assert!(
+        !shown(&PutBlob::block_list(commit(), &list(3, 1)).encode())
+            .contains(&Leak::CellMembership)
+    );
 }
 
 #[test]

@@ -60,8 +60,9 @@ class Vault:
 
         `passphrase` or the bytes of `key_file` open it from now on; there is no other way in.
         `protection` is `blind` (ciphertexts, all of which the server scores) or `rotated` (the paper's
-        construction). `settings` are those of the command `shard init`: `tile`, `keep_vectors`,
-        `cells`, `transform`, `d_pub`, `candidates`, `seed`.
+        construction). `settings` are those of the command `shard init`: `tile`, `keep_vectors`, `cells`,
+        `probe`, `transform`, `d_pub`, `candidates`, `seed`. A search of a blind vault
+        with `cells` asks for `probe` of them, and the server learns which.
         """
         model = _opened(encoder)
         core = _shard.Core.create(

@@ -8,6 +8,27 @@
 //! A single score that is moved by more than [`tolerance`](super::tolerance) fails every check; a
 //! combination over several blocks passes one with a chance of one in `2P`. Half the modulus added to
 //! two blocks passes all of them and is found by the range of scores instead.
+//!
+//! # Blocks in cells
+//!
+//! Where a search asks for the blocks of some cells only, every cell has sums of its own, `D_c[t] = sum of
+//! y_i b[i,t]` over the blocks `i` of cell `c`, under a set of its own: its turns come from another seed, so
+//! what an alarm says of one cell's turns says nothing of another's. Which blocks belong to a cell the client
+//! knows from its own sealed index, and so also where each of them stands in an answer; the server's list is
+//! not asked. Then, for every asked cell by itself:
+//!
+//! - An answer of another block (of another cell, of another revision, of another place in this one) is a
+//!   deviation `d_i` of that block's answer, like any other number that the server makes up. The check of
+//!   cell `c` sees `sum_i y_i d_i` over the blocks of `c`, and the deviations were chosen without `y`.
+//! - So a deviation in cell `c` passes the checks of `c` with the chance that the module's first paragraphs
+//!   state for a whole collection, whatever happens in other cells. An answer that is false anywhere is false
+//!   in some cell, and passes only if that one passes: asking for more cells does not add to the chance.
+//! - Swapping blocks between two asked cells is a deviation in both; a cell left out or answered twice is an
+//!   answer of another length, which is refused before it is looked at.
+//! - The tolerance follows the number of blocks of the cell, not of the collection, so it is smaller.
+//!
+//! The client takes nothing of an answer unless all asked cells pass, and it retires the sets of all of them
+//! together: which one failed shows in nothing that it does.
 
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
@@ -197,13 +218,36 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// The checks of a set over so many blocks.
+    /// The checks of a set over the first so many blocks: those of a collection without cells.
     pub fn new(keys: &Keys, set: u64, tags: &[CheckTag], blocks: usize) -> Self {
+        let words = |seed: &[u8; 32], stream: Stream| {
+            let mut words = Zeroizing::new(vec![0_u64; blocks]);
+            fill_words(&mut words, seed, stream);
+            words
+        };
+        Self::with_words(keys, set, tags, words)
+    }
+
+    /// The checks of a set over the blocks of these numbers: those of a cell.
+    pub fn of_blocks(keys: &Keys, set: u64, tags: &[CheckTag], numbers: &[u32]) -> Self {
+        let words = |seed: &[u8; 32], stream: Stream| {
+            Zeroizing::new(
+                numbers.iter().map(|&number| word_at(seed, stream, number as usize)).collect(),
+            )
+        };
+        Self::with_words(keys, set, tags, words)
+    }
+
+    fn with_words(
+        keys: &Keys,
+        set: u64,
+        tags: &[CheckTag],
+        words: impl Fn(&[u8; 32], Stream) -> Zeroizing<Vec<u64>>,
+    ) -> Self {
         let seed = keys.turn_seed(set);
         let places = keys.shape.rows_per_block();
         let turns = |check: usize| {
-            let mut words = Zeroizing::new(vec![0_u64; blocks]);
-            fill_words(&mut words, &seed, Stream::Turns(check as u32));
+            let words = words(&seed, Stream::Turns(check as u32));
             words.iter().map(|&word| Turn::from_word(word, places)).collect()
         };
         let pad = |tag: &CheckTag| {
@@ -227,6 +271,20 @@ impl Checker {
         answer: &Answer,
         first: usize,
     ) -> Result<(), Forged> {
+        let blocks: Vec<usize> = (0..self.turns.first().map_or(0, Vec::len)).collect();
+        self.check_at(keys, opening, answer, &blocks, first)
+    }
+
+    /// The same where the blocks stand at these places of the answer, in the order in which the checks know
+    /// them.
+    pub fn check_at(
+        &self,
+        keys: &Keys,
+        opening: &Opening,
+        answer: &Answer,
+        blocks: &[usize],
+        first: usize,
+    ) -> Result<(), Forged> {
         let bound = (tolerance_in_steps(self.turns.first().map_or(0, Vec::len)) * MODULUS as f64
             / 2_f64.powi(SCORE_BITS as i32)) as u64;
         let places = keys.shape.rows_per_block();
@@ -234,7 +292,7 @@ impl Checker {
         let pads: Vec<&Block> = self.pads.iter().collect();
         keys.fold.products(&pads, &[&opening.sent], |_, check, products| {
             let mut sum = vec![0; places];
-            for (block, turn) in self.turns[check].iter().enumerate() {
+            for (&block, turn) in blocks.iter().zip(&self.turns[check]) {
                 add_turned(&mut sum, answer.block(block), *turn);
             }
             for (at, &sum) in sum.iter().enumerate() {

@@ -5,18 +5,23 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use shard_protocol::{Advance, BlobName, BlockList, CollectionName, CommitName, Epoch, RecordList};
+use shard_protocol::{
+    Advance, BlobName, BlockList, CollectionName, CommitName, Epoch, RecordList, Table,
+};
 use shard_rlwe::blind::Block;
 use shard_store::StoreError;
 
-use super::Held;
 use super::memory::HeldBlock;
 use super::records::HeldRecords;
+use super::{Held, View};
 use crate::{Server, ServerError};
 
 /// How long the memory of blocks is waited for that searches under way still use: longer than a search may
 /// take.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Names of blobs that the engine is asked for at once.
+const BLOBS_AT_ONCE: usize = 8192;
 
 /// Why the blocks of a commit cannot be searched.
 #[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]
@@ -70,6 +75,21 @@ pub enum BlockError {
     },
 }
 
+/// What is loaded besides a server's share.
+enum Extra<'a> {
+    None,
+    /// What was held before.
+    AsBefore,
+    /// These units of a table, and what was held before of it and of the other.
+    Units(Table, &'a [u32]),
+}
+
+impl Extra<'_> {
+    fn names(&self, table: Table, unit: u32) -> bool {
+        matches!(self, Self::Units(of, units) if *of == table && units.binary_search(&unit).is_ok())
+    }
+}
+
 impl Server {
     /// Makes an epoch the one that is searched, at a commit: an epoch of blocks where there is a list
     /// of the commit's blocks, one of rows otherwise.
@@ -98,6 +118,7 @@ impl Server {
         let reach = || self.rows.activate_blocks(collection, advance, epoch, width, blocks);
         match self.load(collection, commit, &list) {
             Ok(held) => {
+                self.check_rest(collection, &held)?;
                 reach()?;
                 self.blocks.keep(collection, held);
             }
@@ -117,6 +138,35 @@ impl Server {
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// Refuses a commit of which something is not there that others are to load. That it is what was
+    /// written is the engine's business.
+    fn check_rest(&self, collection: &CollectionName, held: &Held) -> Result<(), ServerError> {
+        let mut missing = held.not_held();
+        let mut after: Option<BlobName> = None;
+        while !missing.is_empty() {
+            let page = self.rows.blobs(collection, after.as_ref(), BLOBS_AT_ONCE)?;
+            for (name, length) in &page {
+                if let Some(expected) = missing.get(name) {
+                    let (expected, actual) = (*expected, *length as usize);
+                    if actual != expected {
+                        let (commit, name) = (held.commit, name.clone());
+                        let error = BlockError::Malformed { commit, name, expected, actual };
+                        return Err(error.into());
+                    }
+                    missing.remove(name);
+                }
+            }
+            after = page.last().map(|(name, _)| name.clone());
+            if page.len() < BLOBS_AT_ONCE {
+                break;
+            }
+        }
+        match missing.into_keys().next() {
+            None => Ok(()),
+            Some(name) => Err(BlockError::Missing { commit: held.commit, name }.into()),
+        }
     }
 
     /// Forgets the epochs and the commit of a collection.
@@ -231,45 +281,169 @@ impl Server {
         commit: CommitName,
         list: &BlockList,
     ) -> Result<Arc<Held>, ServerError> {
+        self.load_share(collection, commit, list, &Extra::None)
+    }
+
+    /// The share of this server among those that it sees, and what is wanted besides.
+    fn load_share(
+        &self,
+        collection: &CollectionName,
+        commit: CommitName,
+        list: &BlockList,
+        extra: &Extra<'_>,
+    ) -> Result<Arc<Held>, ServerError> {
         let (tiles, each) = (list.shape().tiles(), list.shape().block_bytes());
         let records = self.record_list(collection, commit, list.epoch())?;
         let last = self.blocks.find(collection);
+        let view = self.view();
+        let wanted = |table: Table, units: usize| -> Vec<bool> {
+            let share = view.of(collection, table);
+            let is_held = |unit: u32| {
+                let of_last = || match (extra, &last) {
+                    (Extra::AsBefore | Extra::Units(..), Some(last)) => last.has(table, &[unit]),
+                    _ => false,
+                };
+                share.is_held(unit) || extra.names(table, unit) || of_last()
+            };
+            (0..units as u32).map(is_held).collect()
+        };
+        let blocks_wanted = wanted(Table::Rows, list.names().len());
         let shared: HashMap<[u8; 16], &Arc<HeldBlock>> = last
             .iter()
             .flat_map(|held| held.names.iter().copied().zip(&held.blocks))
+            .filter_map(|(name, held)| Some((name, held.as_ref()?)))
             .filter(|(_, held)| held.value.polynomials() == tiles)
             .collect();
         let last_records = last.as_ref().and_then(|held| held.records.as_ref());
-        let new = list.names().iter().filter(|name| !shared.contains_key(*name)).count();
-        let of_records =
-            records.as_ref().map_or(0, |records| HeldRecords::new_bytes(records, last_records));
+        let is_new = |(name, wanted): &(&[u8; 16], &bool)| **wanted && !shared.contains_key(*name);
+        let new = list.names().iter().zip(&blocks_wanted).filter(is_new).count();
+        let segments_wanted =
+            wanted(Table::Records, records.as_ref().map_or(0, |list| list.shape().segments()));
+        let of_records = records
+            .as_ref()
+            .map_or(0, |records| HeldRecords::new_bytes(records, last_records, &segments_wanted));
         let memory = &self.blocks.memory;
         let mut reserved = memory
             .reserve(new.saturating_mul(each).saturating_add(of_records))
             .map_err(|left| {
-                let records = records.as_ref().map_or(0, |list| list.shape().memory_bytes());
+                let segments = segments_wanted.iter().enumerate().filter(|(_, wanted)| **wanted);
+                let of_records = records.as_ref().map_or(0, |list| {
+                    segments.map(|(number, _)| list.shape().segment_bytes(number)).sum()
+                });
+                let blocks = blocks_wanted.iter().filter(|wanted| **wanted).count();
                 BlockError::TooLarge {
-                    needed: list.block_bytes().saturating_add(records),
+                    needed: blocks.saturating_mul(each).saturating_add(of_records),
                     left: left + last.as_ref().map_or(0, |held| held.bytes()),
                     budget: memory.budget,
                 }
             })?;
         let mut blocks = Vec::with_capacity(list.names().len());
-        for &name in list.names() {
+        for (&name, wanted) in list.names().iter().zip(blocks_wanted) {
             blocks.push(match shared.get(&name) {
-                Some(&held) => held.clone(),
+                _ if !wanted => None,
+                Some(&held) => Some(held.clone()),
                 None => {
                     let block = self.read_block(collection, commit, name, tiles)?;
-                    Arc::new(reserved.hold(block, each))
+                    Some(Arc::new(reserved.hold(block, each)))
                 }
             });
         }
-        let tally = &self.blocks.tally;
         let mut load = |list: RecordList| {
-            self.load_records(collection, commit, &list, last_records, &mut reserved, tally)
+            let own = view.of(collection, Table::Records).own(list.shape().segments());
+            let share = (&segments_wanted[..], own);
+            self.load_records(collection, commit, &list, last_records, share, &mut reserved)
         };
         let records = records.map(&mut load).transpose()?;
-        Ok(self.blocks.of(commit, list, blocks, records))
+        let own = view.of(collection, Table::Rows).own(list.names().len());
+        Ok(self.blocks.of(commit, list, (view, own), blocks, records))
+    }
+
+    /// What is held with some units besides, which are loaded if they are not: another server counts on
+    /// this one for them.
+    pub(super) fn with_units(
+        &self,
+        collection: &CollectionName,
+        held: Arc<Held>,
+        table: Table,
+        units: &[u32],
+    ) -> Result<Arc<Held>, ServerError> {
+        if held.has(table, units) {
+            return Ok(held);
+        }
+        let _changing = self.blocks.change(collection);
+        // Another search may have loaded them meanwhile.
+        let held = self.blocks.at(collection, held.epoch, held.commit).unwrap_or(held);
+        if held.has(table, units) {
+            return Ok(held);
+        }
+        self.load_again(collection, &held, &Extra::Units(table, units))
+    }
+
+    /// [`Server::share_again`] for all collections. Returns which could not be loaded, and why.
+    #[cfg(feature = "http")]
+    pub(crate) fn share_all(&self, tidy: bool) -> Vec<(CollectionName, ServerError)> {
+        let share = |collection| {
+            let shared = self.share_again(&collection, tidy);
+            shared.err().map(|error| (collection, error))
+        };
+        self.blocks.collections().into_iter().filter_map(share).collect()
+    }
+
+    /// Loads the commits that collections are at: of those named, or of all. Returns which could not be loaded,
+    /// and why.
+    #[cfg(feature = "http")]
+    pub(crate) fn follow(
+        &self,
+        some: Option<&[CollectionName]>,
+    ) -> Vec<(CollectionName, ServerError)> {
+        let all = match some {
+            Some(some) => Ok(some.to_vec()),
+            None => self.rows.collections(),
+        };
+        let follow = |collection: CollectionName| {
+            let moment = self.revisions.moment();
+            let followed = self.load_current(&collection).and_then(|()| {
+                let state = self.rows.describe(&collection)?;
+                if !state.epochs.is_empty() {
+                    self.revisions.reached(&collection, state.revision, moment);
+                }
+                Ok(())
+            });
+            followed.err().map(|error| (collection, error))
+        };
+        all.unwrap_or_default().into_iter().filter_map(follow).collect()
+    }
+
+    /// Loads the share of a view that is another than the one that a collection was divided by. What was held
+    /// before stays where `tidy` does not say that nobody counts on it any more.
+    #[cfg(feature = "http")]
+    fn share_again(&self, collection: &CollectionName, tidy: bool) -> Result<(), ServerError> {
+        let _changing = self.blocks.change(collection);
+        let Some(held) = self.blocks.find(collection) else { return Ok(()) };
+        if tidy || held.view != self.view() {
+            let extra = if tidy { Extra::None } else { Extra::AsBefore };
+            self.load_again(collection, &held, &extra)?;
+        }
+        Ok(())
+    }
+
+    fn load_again(
+        &self,
+        collection: &CollectionName,
+        held: &Arc<Held>,
+        extra: &Extra<'_>,
+    ) -> Result<Arc<Held>, ServerError> {
+        let missing =
+            || BlockError::Missing { commit: held.commit, name: BlobName::blocks(held.commit) };
+        let list = self.block_list(collection, held.commit)?.ok_or_else(missing)?;
+        let loaded = self.load_share(collection, held.commit, &list, extra)?;
+        self.blocks.keep(collection, loaded.clone());
+        Ok(loaded)
+    }
+
+    /// The servers among which blocks are divided now.
+    fn view(&self) -> Arc<View> {
+        self.peers.as_ref().map_or_else(|| Arc::new(View::alone()), |peers| peers.view())
     }
 
     fn read_block(

@@ -5,26 +5,36 @@
 //! commit takes the place of the old one, blocks that are in both are shared, and searches under way
 //! end on the list they began with.
 //!
+//! Where several servers work on one engine, each holds a share of the blocks, and a search is over all of
+//! them.
+//!
 //! `load` (from blobs to memory, and activation), `memory` (what blocks take of it), `search`, `passes`
-//! (searches that share one), `records` (the same for sealed records).
+//! (searches that share one), `records` (the same for sealed records), `share` (who holds what), `peers`
+//! (searches over what others hold).
 
 mod load;
 mod memory;
 mod passes;
+mod peers;
 mod records;
 mod search;
+mod share;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
-use shard_protocol::{BlockList, CollectionName, CommitName, Epoch};
+use shard_protocol::{BlobName, BlockList, CollectionName, CommitName, Epoch, Table};
 use shard_rlwe::blind::{PreparedQuery, Server as Evaluator, Shape};
 
 pub use load::BlockError;
 use memory::{HeldBlock, Memory};
 use passes::{Passes, Tally};
+pub use peers::{Asked, PartQuery, PeerError, Peers};
 use records::HeldRecords;
+pub use share::View;
+
+use crate::ServerError;
 
 /// Memory for the blocks of all collections, unless told otherwise.
 pub const BLOCK_BYTES: usize = 8 << 30;
@@ -43,12 +53,18 @@ pub struct BlockCounts {
     pub queries: u64,
 }
 
-/// The blocks and records of one commit.
+/// The blocks and records of one commit: all of them, or the share of this server.
 pub(crate) struct Held {
     epoch: Epoch,
     commit: CommitName,
+    /// The servers among which it was divided.
+    view: Arc<View>,
     names: Vec<[u8; 16]>,
-    blocks: Vec<Arc<HeldBlock>>,
+    blocks: Vec<Option<Arc<HeldBlock>>>,
+    /// Which blocks this server answers as long as all others are there.
+    own: Vec<u32>,
+    /// The numbers of the blocks of every cell, checks included, where blocks are grouped by cell.
+    cells: Option<Vec<Vec<u32>>>,
     evaluator: Evaluator,
     passes: Passes<PreparedQuery>,
     records: Option<HeldRecords>,
@@ -61,7 +77,47 @@ impl Held {
 
     fn bytes(&self) -> usize {
         let records = self.records.as_ref().map_or(0, HeldRecords::bytes);
-        self.blocks.len() * self.shape().block_bytes() + records
+        self.blocks.iter().flatten().count() * self.shape().block_bytes() + records
+    }
+
+    fn records(&self) -> Result<&HeldRecords, ServerError> {
+        self.records.as_ref().ok_or(ServerError::NoRecords(self.commit))
+    }
+
+    /// Blocks, or segments of records, held here or not.
+    fn units(&self, table: Table) -> Result<usize, ServerError> {
+        Ok(match table {
+            Table::Rows => self.blocks.len(),
+            Table::Records => self.records()?.segments().len(),
+        })
+    }
+
+    /// Bytes of the answer of a unit.
+    fn unit_bytes(&self, table: Table) -> Result<usize, ServerError> {
+        Ok(match table {
+            Table::Rows => self.shape().answer_bytes(1),
+            Table::Records => self.records()?.unit_bytes(),
+        })
+    }
+
+    /// The blobs of what is not held here, with their lengths.
+    fn not_held(&self) -> HashMap<BlobName, usize> {
+        let each = self.shape().block_bytes();
+        let blocks = self.names.iter().zip(&self.blocks).filter(|(_, block)| block.is_none());
+        let blocks = blocks.map(|(name, _)| (BlobName::block(*name), each));
+        let pages = self.records.iter().flat_map(HeldRecords::not_held);
+        blocks.chain(pages).collect()
+    }
+
+    /// Whether all of some units are held here.
+    fn has(&self, table: Table, units: &[u32]) -> bool {
+        let is_held = |&unit: &u32| match table {
+            Table::Rows => self.blocks.get(unit as usize).is_some_and(Option::is_some),
+            Table::Records => self.records.as_ref().is_some_and(|records| {
+                records.segments().get(unit as usize).is_some_and(Option::is_some)
+            }),
+        };
+        units.iter().all(is_held)
     }
 }
 
@@ -125,6 +181,12 @@ impl Blocks {
         self.find(collection).filter(|held| (held.epoch, held.commit) == (epoch, commit))
     }
 
+    /// Which collections have blocks here.
+    #[cfg(feature = "http")]
+    fn collections(&self) -> Vec<CollectionName> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
     /// Puts blocks in the place of those of the same collection.
     fn keep(&self, collection: &CollectionName, held: Arc<Held>) {
         let mut all = self.held.write().unwrap_or_else(PoisonError::into_inner);
@@ -155,19 +217,33 @@ impl Blocks {
         &self,
         commit: CommitName,
         list: &BlockList,
-        blocks: Vec<Arc<HeldBlock>>,
+        (view, own): (Arc<View>, Vec<u32>),
+        blocks: Vec<Option<Arc<HeldBlock>>>,
         records: Option<HeldRecords>,
     ) -> Arc<Held> {
         Arc::new(Held {
             epoch: list.epoch(),
             commit,
+            view,
             names: list.names().to_vec(),
             blocks,
+            own,
+            cells: list.cells().map(by_cell),
             evaluator: Evaluator::new(*list.shape()),
             passes: Passes::new(self.tally.clone()),
             records,
         })
     }
+}
+
+/// The numbers of the blocks of every cell, in ascending order.
+fn by_cell(cells: &[u32]) -> Vec<Vec<u32>> {
+    let count = cells.iter().max().map_or(0, |&last| last as usize + 1);
+    let mut numbers = vec![Vec::new(); count];
+    for (number, &cell) in (0..).zip(cells) {
+        numbers[cell as usize].push(number);
+    }
+    numbers
 }
 
 #[cfg(test)]

@@ -5,16 +5,14 @@
 
 use std::sync::Arc;
 
-use shard_protocol::{
-    BlindAnswer, BlindQuery, BlobName, CollectionName, CommitName, Epoch, RecordList,
-};
+use shard_protocol::{BlobName, CollectionName, CommitName, Epoch, RecordList};
 use shard_rlwe::blind::{DEGREE, PAGE_SLOTS, PreparedFetch, RecordServer, RecordShape, Segment};
 use shard_store::StoreError;
 
+use super::BlockError;
 use super::memory::{Reserved, Taking};
-use super::passes::{Passes, Tally};
-use super::{BlockError, Held};
-use crate::{Server, ServerError, Stages, timed};
+use super::passes::Passes;
+use crate::{Server, ServerError};
 
 /// Pages of a tile, the least that is expanded.
 const TILE_PAGES: usize = DEGREE / PAGE_SLOTS;
@@ -28,7 +26,10 @@ type HeldSegment = Taking<Segment>;
 /// The records of one commit.
 pub(super) struct HeldRecords {
     names: Vec<[u8; 16]>,
-    segments: Vec<Arc<HeldSegment>>,
+    /// Those that are held here.
+    segments: Vec<Option<Arc<HeldSegment>>>,
+    /// Which of them this server answers as long as all others are there.
+    own: Vec<u32>,
     evaluator: RecordServer,
     passes: Passes<PreparedFetch>,
 }
@@ -39,17 +40,35 @@ impl HeldRecords {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.shape().memory_bytes()
+        let held = self.segments.iter().enumerate().filter(|(_, segment)| segment.is_some());
+        held.map(|(number, _)| self.shape().segment_bytes(number)).sum()
     }
 
-    /// Bytes of what is not shared with the records that are held.
-    pub(super) fn new_bytes(list: &RecordList, last: Option<&Self>) -> usize {
+    /// The blobs of pages of segments that are not held here, with their lengths.
+    pub(super) fn not_held(&self) -> impl Iterator<Item = (BlobName, usize)> {
+        let shape = self.shape();
+        let missing = self.segments.iter().enumerate().filter(|(_, segment)| segment.is_none());
+        let names = missing.flat_map(|(number, _)| &self.names[shape.pages_of(number)]);
+        names.map(|name| (BlobName::page(*name), shape.page_bytes()))
+    }
+
+    pub(super) fn segments(&self) -> &[Option<Arc<HeldSegment>>] {
+        &self.segments
+    }
+
+    /// Bytes of the answer of a segment.
+    pub(super) fn unit_bytes(&self) -> usize {
+        self.shape().answer_bytes() / self.shape().segments()
+    }
+
+    /// Bytes of those of some segments that are not shared with the records that are held.
+    pub(super) fn new_bytes(list: &RecordList, last: Option<&Self>, wanted: &[bool]) -> usize {
         let shape = list.shape();
         let is_new = |number: &usize| {
             let held = last.and_then(|last| last.segment(shape, *number));
             held.is_none_or(|(_, names)| *names != list.names()[shape.pages_of(*number)])
         };
-        let new = (0..shape.segments()).filter(is_new);
+        let new = (0..shape.segments()).filter(|&number| wanted[number]).filter(is_new);
         new.map(|number| shape.segment_bytes(number)).sum()
     }
 
@@ -63,19 +82,18 @@ impl HeldRecords {
         let alike = (held.slot_bytes(), held.tiles()) == (shape.slot_bytes(), shape.tiles())
             && number < held.segments()
             && held.tiles_of(number) == shape.tiles_of(number);
-        alike.then(|| (&self.segments[number], &self.names[held.pages_of(number)]))
+        let segment = self.segments.get(number)?.as_ref().filter(|_| alike)?;
+        Some((segment, &self.names[held.pages_of(number)]))
     }
 
-    /// Words of a segment, in parts; parts of all segments, one after the other.
-    fn parts(&self) -> usize {
-        self.shape().segments() * self.shape().words().div_ceil(PART)
-    }
-
-    fn answer_part(&self, part: usize, queries: &[&PreparedFetch]) -> Vec<Vec<u8>> {
+    /// Parts of the words of some segments, one after the other.
+    fn answer_part(&self, units: &[u32], part: usize, queries: &[&PreparedFetch]) -> Vec<Vec<u8>> {
         let words = self.shape().words();
-        let (segment, part) = (part / words.div_ceil(PART), part % words.div_ceil(PART));
+        let (at, part) = (part / words.div_ceil(PART), part % words.div_ceil(PART));
         let words = part * PART..((part + 1) * PART).min(words);
-        self.evaluator.answer_part(segment, &self.segments[segment].value, words, queries)
+        let number = units[at] as usize;
+        let segment = self.segments[number].as_ref().expect("a segment that is held");
+        self.evaluator.answer_part(number, &segment.value, words, queries)
     }
 }
 
@@ -98,24 +116,28 @@ impl Server {
         Ok(Some(list))
     }
 
-    /// The records of a list, in memory that was reserved for them. Of those that are held, segments without
-    /// another page are shared, and of the others the tiles without one are copied.
+    /// The wanted records of a list, in memory that was reserved for them. Of those that are held, segments
+    /// without another page are shared, and of the others the tiles without one are copied.
     pub(super) fn load_records(
         &self,
         collection: &CollectionName,
         commit: CommitName,
         list: &RecordList,
         last: Option<&HeldRecords>,
+        (wanted, own): (&[bool], Vec<u32>),
         reserved: &mut Reserved,
-        tally: &Arc<Tally>,
     ) -> Result<HeldRecords, ServerError> {
         let shape = list.shape();
         let mut segments = Vec::with_capacity(shape.segments());
-        for number in 0..shape.segments() {
+        for (number, &wanted) in wanted.iter().enumerate() {
             let names = &list.names()[shape.pages_of(number)];
             let held = last.and_then(|last| last.segment(shape, number));
+            if !wanted {
+                segments.push(None);
+                continue;
+            }
             if let Some((segment, _)) = held.filter(|(_, held)| *held == names) {
-                segments.push(segment.clone());
+                segments.push(Some(segment.clone()));
                 continue;
             }
             let held_tiles: Vec<&[[u8; 16]]> =
@@ -129,10 +151,10 @@ impl Server {
                     segment.put(tile, &self.load_pages(collection, commit, names, shape)?);
                 }
             }
-            segments.push(Arc::new(reserved.hold(segment, shape.segment_bytes(number))));
+            segments.push(Some(Arc::new(reserved.hold(segment, shape.segment_bytes(number)))));
         }
-        let (names, passes) = (list.names().to_vec(), Passes::new(tally.clone()));
-        Ok(HeldRecords { names, segments, evaluator: RecordServer::new(*shape), passes })
+        let (names, passes) = (list.names().to_vec(), Passes::new(self.blocks.tally.clone()));
+        Ok(HeldRecords { names, segments, own, evaluator: RecordServer::new(*shape), passes })
     }
 
     /// Reads every page of a list, to see that it is there.
@@ -175,27 +197,33 @@ impl Server {
         Ok(slots)
     }
 
-    /// Multiplies all words of a commit's records with the queries of a message.
-    pub(super) fn fetch_in_stages(
+    /// Refuses a fetch that would take too long, or whose answer would.
+    pub(super) fn admit_fetch(
         &self,
-        held: &Held,
-        query: &BlindQuery,
-        stages: &mut Stages,
-    ) -> Result<BlindAnswer, ServerError> {
-        let records = held.records.as_ref().ok_or(ServerError::NoRecords(query.commit()))?;
-        let (queries, shape) = (query.queries().len(), records.shape());
-        self.admit_products(shape.residues(), queries, shape.answer_bytes())?;
-        timed(&mut stages.score, || {
-            let prepare = |bytes: &Vec<u8>| records.evaluator.prepare(bytes);
-            let queries: Vec<PreparedFetch> =
-                query.queries().iter().map(prepare).collect::<Result<_, _>>()?;
-            let work = |part: usize, queries: &[&PreparedFetch]| records.answer_part(part, queries);
-            let answers = if self.may_wait() {
-                records.passes.answer(queries, records.parts(), work)
-            } else {
-                records.passes.alone(&queries, records.parts(), work)
-            };
-            Ok(BlindAnswer::new(answers))
+        records: &HeldRecords,
+        queries: usize,
+    ) -> Result<(), ServerError> {
+        let shape = records.shape();
+        self.admit_products(shape.residues(), queries, shape.answer_bytes())
+    }
+
+    /// Multiplies the words of some segments with the queries of a message.
+    pub(super) fn fetch_units(
+        &self,
+        records: &HeldRecords,
+        queries: &[Vec<u8>],
+        units: &[u32],
+    ) -> Result<Vec<Vec<u8>>, ServerError> {
+        let prepare = |bytes: &Vec<u8>| records.evaluator.prepare(bytes);
+        let queries: Vec<PreparedFetch> = queries.iter().map(prepare).collect::<Result<_, _>>()?;
+        let parts = units.len() * records.shape().words().div_ceil(PART);
+        let work =
+            |part: usize, queries: &[&PreparedFetch]| records.answer_part(units, part, queries);
+        // Passes are shared by those who ask for the same.
+        Ok(if units == records.own && self.may_wait() {
+            records.passes.answer(queries, parts, work)
+        } else {
+            records.passes.alone(&queries, parts, work)
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Searches: every block of a commit is multiplied with every query.
+//! Searches: every block of a commit, or of the cells that are asked for, is multiplied with every query.
 
 use std::sync::Arc;
 
@@ -18,8 +18,9 @@ const RESIDUE_SECONDS: f64 = 0.55e-9;
 const PART: usize = 32;
 
 impl Server {
-    /// Scores all blocks of a commit for the queries of a message, or multiplies all its records with
-    /// them. Searches of a commit that come while others are computed share a pass over its blocks.
+    /// Scores all blocks of a commit, or those of the cells that are asked for, for the queries of a message,
+    /// or multiplies all its records with them. Searches of all blocks that come while others are computed
+    /// share a pass over them.
     pub fn search(
         &self,
         collection: &CollectionName,
@@ -36,26 +37,58 @@ impl Server {
     ) -> Result<BlindAnswer, ServerError> {
         let (epoch, commit) = (query.epoch(), query.commit());
         let held = timed(&mut stages.engine, || self.searched(collection, epoch, commit))?;
-        if query.table() == Table::Records {
-            return self.fetch_in_stages(&held, query, stages);
+        let units = match query.cells() {
+            Some(cells) => held.blocks_of(cells)?,
+            None => (0..held.units(query.table())? as u32).collect(),
+        };
+        match query.table() {
+            Table::Rows => self.admit_search(&held, units.len(), query.queries().len())?,
+            Table::Records => self.admit_fetch(held.records()?, query.queries().len())?,
         }
-        self.admit_search(&held, query.queries().len())?;
-        timed(&mut stages.score, || {
-            let prepare = |bytes: &Vec<u8>| held.evaluator.prepare(bytes);
-            let queries: Vec<PreparedQuery> =
-                query.queries().iter().map(prepare).collect::<Result<_, _>>()?;
-            let parts = held.blocks.len().div_ceil(PART);
-            let work = |part: usize, queries: &[&PreparedQuery]| {
-                let blocks = held.blocks.chunks(PART).nth(part).expect("as many as there are");
-                let blocks: Vec<&Block> = blocks.iter().map(|held| &held.value).collect();
-                held.evaluator.answer_part(&blocks, queries)
-            };
-            let answers = if self.may_wait() {
-                held.passes.answer(queries, parts, work)
-            } else {
-                held.passes.alone(&queries, parts, work)
-            };
-            Ok(BlindAnswer::new(answers))
+        let answers = timed(&mut stages.score, || match &self.peers {
+            Some(peers) => self.answer_together(&**peers, collection, &held, query, &units),
+            None => self.products(&held, query, &units),
+        })?;
+        Ok(BlindAnswer::new(answers))
+    }
+
+    /// The products of some units, which are held, with the queries of a message: unit after unit, in the
+    /// order given.
+    pub(super) fn products(
+        &self,
+        held: &Held,
+        query: &BlindQuery,
+        units: &[u32],
+    ) -> Result<Vec<Vec<u8>>, ServerError> {
+        match query.table() {
+            Table::Rows => self.search_blocks(held, query.queries(), units),
+            Table::Records => self.fetch_units(held.records()?, query.queries(), units),
+        }
+    }
+
+    fn search_blocks(
+        &self,
+        held: &Held,
+        queries: &[Vec<u8>],
+        units: &[u32],
+    ) -> Result<Vec<Vec<u8>>, ServerError> {
+        let prepare = |bytes: &Vec<u8>| held.evaluator.prepare(bytes);
+        let queries: Vec<PreparedQuery> = queries.iter().map(prepare).collect::<Result<_, _>>()?;
+        let parts = units.len().div_ceil(PART);
+        let block = |&unit: &u32| {
+            let block = held.blocks[unit as usize].as_ref();
+            &block.expect("a block that is held").value
+        };
+        let work = |part: usize, queries: &[&PreparedQuery]| {
+            let units = units.chunks(PART).nth(part).expect("as many as there are");
+            let blocks: Vec<&Block> = units.iter().map(block).collect();
+            held.evaluator.answer_part(&blocks, queries)
+        };
+        // Passes are shared by those who ask for the same.
+        Ok(if units == held.own && self.may_wait() {
+            held.passes.answer(queries, parts, work)
+        } else {
+            held.passes.alone(&queries, parts, work)
         })
     }
 
@@ -65,10 +98,10 @@ impl Server {
         self.has_own_pools || rayon::current_thread_index().is_none()
     }
 
-    /// Refuses a search that would take too long, or whose answer would.
-    fn admit_search(&self, held: &Held, queries: usize) -> Result<(), ServerError> {
-        let residues = held.blocks.len() * held.shape().tiles() * DEGREE;
-        self.admit_products(residues, queries, held.shape().answer_bytes(held.blocks.len()))
+    /// Refuses a search of so many blocks that would take too long, or whose answer would.
+    fn admit_search(&self, held: &Held, blocks: usize, queries: usize) -> Result<(), ServerError> {
+        let residues = blocks * held.shape().tiles() * DEGREE;
+        self.admit_products(residues, queries, held.shape().answer_bytes(blocks))
     }
 
     /// Refuses products of queries with so many residues that would take too long, or whose answers of so
@@ -93,7 +126,7 @@ impl Server {
     }
 
     /// The blocks of a commit, if it is the one that is searched.
-    fn searched(
+    pub(super) fn searched(
         &self,
         collection: &CollectionName,
         epoch: Epoch,
@@ -108,6 +141,23 @@ impl Server {
         let _changing = self.blocks.change(collection);
         expect(&self.rows.describe(collection)?, collection, epoch, commit)?;
         self.load_held(collection, epoch, commit)
+    }
+}
+
+impl Held {
+    /// The numbers of the blocks of some cells, checks included, in the order of the list.
+    fn blocks_of(&self, cells: &[u32]) -> Result<Vec<u32>, ServerError> {
+        let invalid = |what| ServerError::from(DecodeError::Invalid(what));
+        let all = self.cells.as_ref();
+        let all = all.ok_or_else(|| invalid("cells of a collection without cells"))?;
+        let mut numbers = Vec::new();
+        for &cell in cells {
+            let of_cell = all.get(cell as usize).filter(|numbers| !numbers.is_empty());
+            let of_cell = of_cell.ok_or_else(|| invalid("a cell that has no blocks"))?;
+            numbers.extend_from_slice(of_cell);
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
     }
 }
 

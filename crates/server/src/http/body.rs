@@ -44,7 +44,7 @@ impl Budget {
         self.bytes - self.free.available_permits()
     }
 
-    fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refused> {
+    pub(super) fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refused> {
         let count = u32::try_from(bytes).map_err(|_| Refused::too_large(self.bytes))?;
         let taken = self.free.clone().try_acquire_many_owned(count);
         taken.map_err(|_| Refused::busy("bytes at a time", None))

@@ -10,8 +10,10 @@ use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use shard_protocol::http::{MEDIA_TYPE, REVISION_HEADER, VERSION_HEADER};
 use shard_protocol::{
-    Access, CollectionName, Operation, RefusalCode, Revision, WIRE_VERSION, message_kind,
+    Access, CollectionName, MessageKind, Operation, RefusalCode, Revision, WIRE_VERSION,
+    message_kind,
 };
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::Shared;
 use super::body::{self, Answer, ReceivedBody};
@@ -19,7 +21,7 @@ use super::connections::Connection;
 use super::metrics::Measured;
 use super::refused::Refused;
 use super::tokens::Grant;
-use super::workers::NotDone;
+use super::workers::{NotDone, Workers};
 use crate::{Caller, Server, ServerError, Stages};
 
 /// Carries the latest published revision of the collection.
@@ -140,20 +142,21 @@ async fn serve(
         return Err(Refused::malformed(format!("{path} takes {kinds:?}, not {kind:?}")));
     }
 
-    let server = shared.server.clone();
     // The work goes on when the peer has gone, so what counts it goes with it: the token's place,
     // the bytes of the request, and what a shutdown waits for.
-    let (grant, active) = (seen.grant.take(), shared.active.token());
-    let caller = seen.token.as_deref().map(Caller::of_token).unwrap_or_default();
-    let work = move || (compute(&server, &caller, &collection, &held), grant, active);
-    let workers = match operation.access() {
-        Access::Read => &shared.workers,
-        Access::Write => &shared.writer,
+    let job = Job {
+        server: shared.server.clone(),
+        caller: seen.token.as_deref().map(Caller::of_token).unwrap_or_default(),
+        collection,
+        body: held,
+        grant: seen.grant.take(),
+        _active: shared.active.token(),
     };
-    let done = workers.run(shared.options.request_timeout, work).await;
-    let ((computed, grant, _active), queue) = done.map_err(|error| match error {
-        NotDone::Full | NotDone::Late => Refused::busy("requests at a time", None),
-        NotDone::Panicked => {
+    let done = work(shared, operation, kind, job).await;
+    let (computed, grant, queue) = done.map_err(|error| match error {
+        Undone::Refused(refused) => refused,
+        Undone::Not(NotDone::Full | NotDone::Late) => Refused::busy("requests at a time", None),
+        Undone::Not(NotDone::Panicked) => {
             tracing::warn!(operation = operation.path(), "the work on a request panicked");
             Refused::internal("the server failed at this request")
         }
@@ -165,21 +168,109 @@ async fn serve(
     Ok(computed.answer?)
 }
 
+/// A request on its way through the workers.
+struct Job {
+    server: Arc<Server>,
+    caller: Caller,
+    collection: CollectionName,
+    body: ReceivedBody,
+    grant: Option<Grant>,
+    _active: TaskTrackerToken,
+}
+
 struct Computed {
     answer: Result<Vec<u8>, ServerError>,
     stages: Stages,
     revision: Option<Revision>,
 }
 
-fn compute(
-    server: &Server,
-    caller: &Caller,
-    collection: &CollectionName,
-    message: &ReceivedBody,
-) -> Computed {
-    let mut stages = Stages::default();
-    let answer = server.answer_in_stages(caller, collection, &message.bytes, &mut stages);
-    Computed { answer, stages, revision: server.revision(collection).ok() }
+/// Why there is no answer, not even one that refuses.
+enum Undone {
+    Not(NotDone),
+    Refused(Refused),
+}
+
+impl From<NotDone> for Undone {
+    fn from(error: NotDone) -> Self {
+        Self::Not(error)
+    }
+}
+
+/// Has a request worked on where it belongs. Those that wait for an engine on another machine do so on
+/// threads of their own, so that no core idles meanwhile; a rerank has its rows fetched there and goes on to
+/// be scored.
+async fn work(
+    shared: &Shared,
+    operation: Operation,
+    kind: MessageKind,
+    job: Job,
+) -> Result<(Computed, Option<Grant>, Duration), Undone> {
+    let patience = shared.options.request_timeout;
+    let whole = move |job: Job| {
+        let mut stages = Stages::default();
+        let Job { server, caller, collection, body, .. } = &job;
+        let answer = server.answer_in_stages(caller, collection, &body.bytes, &mut stages);
+        let revision = server.revision(collection).ok();
+        (Computed { answer, stages, revision }, job.grant)
+    };
+    let workers = match (operation.access(), &shared.fetchers) {
+        (Access::Write, _) => &shared.writer,
+        (Access::Read, None) => &shared.workers,
+        (Access::Read, Some(fetchers)) if kind == MessageKind::RerankRequest => {
+            return rerank(shared, fetchers, job).await;
+        }
+        (Access::Read, Some(fetchers)) if waits(kind) => fetchers,
+        (Access::Read, Some(_)) => &shared.workers,
+    };
+    let ((computed, grant), queue) = workers.run(patience, move || whole(job)).await?;
+    Ok((computed, grant, queue))
+}
+
+/// Whether a message is answered by the engine alone.
+fn waits(kind: MessageKind) -> bool {
+    matches!(
+        kind,
+        MessageKind::Describe
+            | MessageKind::FetchBlob
+            | MessageKind::FetchBlobs
+            | MessageKind::FetchShared
+            | MessageKind::FetchSharedMany
+            | MessageKind::ListBlobs
+            | MessageKind::ListMacs
+    )
+}
+
+/// A rerank in two halves: rows are fetched while other requests are scored. Rows that wait to be scored count
+/// among the bytes in memory.
+async fn rerank(
+    shared: &Shared,
+    fetchers: &Workers,
+    job: Job,
+) -> Result<(Computed, Option<Grant>, Duration), Undone> {
+    let patience = shared.options.request_timeout;
+    let fetch = move || {
+        let mut stages = Stages::default();
+        let Job { server, collection, body, .. } = &job;
+        let prepared = server.prepare(collection, &body.bytes, &mut stages);
+        let revision = server.revision(collection).ok();
+        (prepared, revision, stages, job)
+    };
+    let ((prepared, revision, mut stages, job), waited) = fetchers.run(patience, fetch).await?;
+    let prepared = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            return Ok((Computed { answer: Err(error), stages, revision }, job.grant, waited));
+        }
+    };
+    let counted = shared.budget.take(prepared.bytes()).map_err(Undone::Refused)?;
+    let score = move || {
+        let Job { server, caller, collection, .. } = &job;
+        let answer = server.answer_prepared(caller, collection, &prepared, &mut stages);
+        drop(counted);
+        (Computed { answer, stages, revision }, job.grant)
+    };
+    let ((computed, grant), queue) = shared.workers.run(patience, score).await?;
+    Ok((computed, grant, waited + queue))
 }
 
 /// A refusal as an answer.

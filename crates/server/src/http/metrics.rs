@@ -66,7 +66,21 @@ pub(super) struct Levels {
     pub(super) open_connections: usize,
     pub(super) sessions: SessionCounts,
     pub(super) blocks: BlockCounts,
+    pub(super) cluster: Option<ClusterLevels>,
     pub(super) engine: Vec<Figure>,
+}
+
+/// Live values of a server that works beside others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClusterLevels {
+    /// Servers that it counts on, itself included.
+    pub(super) servers: usize,
+    /// Since its lease was renewed.
+    pub(super) lease_age: Duration,
+    /// What the last load of blocks took.
+    pub(super) load: Duration,
+    /// Since it last looked whether collections have moved on.
+    pub(super) heads_age: Duration,
 }
 
 /// See [`Metrics::begin`].
@@ -180,6 +194,12 @@ impl Metrics {
             counter!("shard_blind_passes_total").absolute(levels.blocks.passes);
             counter!("shard_blind_queries_total").absolute(levels.blocks.queries);
             gauge!("shard_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+            if let Some(cluster) = &levels.cluster {
+                gauge!("shard_cluster_servers").set(cluster.servers as f64);
+                gauge!("shard_cluster_lease_age_seconds").set(cluster.lease_age.as_secs_f64());
+                gauge!("shard_cluster_load_seconds").set(cluster.load.as_secs_f64());
+                gauge!("shard_cluster_heads_age_seconds").set(cluster.heads_age.as_secs_f64());
+            }
             for (name, value) in &levels.engine {
                 gauge!(format!("shard_engine_{name}")).set(*value);
             }
@@ -213,6 +233,13 @@ fn describe() {
         "Passes over the blocks or the records of a collection."
     );
     describe_counter!("shard_blind_queries_total", "Queries that passes were for.");
+    describe_gauge!("shard_cluster_servers", "Servers that are counted on, this one included.");
+    describe_gauge!("shard_cluster_lease_age_seconds", "Since the lease was renewed.");
+    describe_gauge!("shard_cluster_load_seconds", "What the last load of a share took.");
+    describe_gauge!(
+        "shard_cluster_heads_age_seconds",
+        "Since it was last looked whether collections have moved on."
+    );
     describe_gauge!("shard_build_info", "The version that runs.");
     describe_gauge!("process_resident_memory_bytes", "Resident memory of the process.");
 }

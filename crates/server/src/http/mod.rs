@@ -15,12 +15,14 @@
 
 mod admin;
 mod body;
+mod cluster;
 mod connections;
 mod exchange;
 mod host;
 mod metrics;
 mod openapi;
 mod options;
+mod peer_tls;
 mod probes;
 mod refused;
 mod tls;
@@ -58,6 +60,8 @@ pub use tokens::{
 
 use crate::{Maintenance, Server};
 use body::Budget;
+pub use cluster::ClusterOptions;
+use cluster::{Cluster, PeerPort};
 use connections::{Connection, Doorkeeper};
 use metrics::Metrics;
 use refused::Refused;
@@ -65,6 +69,9 @@ use workers::Workers;
 
 /// How often buffers of figures are emptied.
 const METRICS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Requests that wait for an engine on another machine at a time: as many as it has connections.
+const FETCHERS: usize = 16;
 
 /// Time for the last bytes of an answer to leave the buffers of TLS, which has copies of its own.
 const LAST_BYTES: Duration = Duration::from_millis(500);
@@ -91,6 +98,9 @@ pub enum StartError {
     /// The socket cannot be used.
     #[error("cannot listen: {0}")]
     Listen(#[from] std::io::Error),
+    /// This server cannot work beside others.
+    #[error("cannot take part with other servers: {0}")]
+    Peers(String),
     /// No threads to compute on.
     #[error("cannot start workers: {0}")]
     Workers(#[from] rayon::ThreadPoolBuildError),
@@ -108,6 +118,8 @@ pub struct Service {
     pub tls: Option<Tls>,
     /// Where snapshots go.
     pub snapshots: PathBuf,
+    /// How it works together with others on the same engine, if it does.
+    pub cluster: Option<ClusterOptions>,
     /// Limits and manners.
     pub options: HttpOptions,
 }
@@ -121,12 +133,16 @@ struct Shared {
     snapshots: PathBuf,
     options: HttpOptions,
     workers: Workers,
+    /// For what only waits for an engine on another machine; none where the engine is here.
+    fetchers: Option<Workers>,
     /// For changes, which the engine takes one at a time anyway: they wait for the disk, and
     /// searches must not wait with them.
     writer: Workers,
     budget: Budget,
     doorkeeper: Doorkeeper,
     metrics: Arc<Metrics>,
+    /// The other servers.
+    cluster: Option<Arc<Cluster>>,
     /// Whether blocks are being loaded since the start.
     loading: AtomicBool,
     /// Whether a shutdown was announced.
@@ -145,6 +161,7 @@ pub struct Running {
     tls: Option<Arc<Tls>>,
     serving: JoinHandle<std::io::Result<()>>,
     maintenance: JoinHandle<()>,
+    peer_port: Option<PeerPort>,
 }
 
 /// Starts to serve on a listener. Must be called within a Tokio runtime.
@@ -158,17 +175,37 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
             return Err(StartError::PublicWithoutToken(address));
         }
     }
-    let Service { server, maintenance, tokens, tls, snapshots, options } = service;
+    let Service { server, maintenance, tokens, tls, snapshots, cluster, options } = service;
+    let joined = cluster.map(Cluster::join).transpose()?;
+    let server = server.with_own_pools();
+    let server = Arc::new(match &joined {
+        Some((cluster, _)) => server.with_peers(cluster.clone()),
+        None => server,
+    });
+    let (cluster, peer_port) = match joined {
+        Some((cluster, listener)) => {
+            // They wait for nobody, so two servers cannot wait for each other.
+            let workers = Workers::new("peer", options.workers, 1, options.queue)?;
+            let port = cluster.serve(listener, server.clone(), workers)?;
+            cluster.renew().map_err(|error| StartError::Peers(error.to_string()))?;
+            (Some(cluster), Some(port))
+        }
+        None => (None, None),
+    };
     let metrics = Arc::new(Metrics::new());
     let doorkeeper = Doorkeeper::new(&options, metrics.clone());
     let threads = options.threads_per_request;
+    let remote = server.rows().is_remote();
+    let fetchers = || Workers::new("fetcher", FETCHERS, 1, options.queue);
     let shared = Arc::new(Shared {
         address,
-        server: Arc::new(server.with_own_pools()),
+        server,
+        cluster,
         maintenance,
         tokens,
         snapshots,
         workers: Workers::new("worker", options.workers, threads, options.queue)?,
+        fetchers: remote.then(fetchers).transpose()?,
         writer: Workers::new("writer", 1, threads, options.queue)?,
         budget: Budget::new(options.held_bytes),
         doorkeeper: doorkeeper.clone(),
@@ -196,8 +233,11 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
         None => tokio::spawn(http.serve(application)),
     };
     load_blocks(&shared);
+    if let Some(cluster) = &shared.cluster {
+        cluster::follow(cluster, &shared.server);
+    }
     let maintenance = tokio::spawn(keep_up(shared.clone()));
-    Ok(Running { address, handle, shared, tls, serving, maintenance })
+    Ok(Running { address, handle, shared, tls, serving, maintenance, peer_port })
 }
 
 impl Running {
@@ -229,6 +269,12 @@ impl Running {
     /// has accepted within the time of grace, and ends.
     pub async fn shut_down(self) -> std::io::Result<()> {
         self.shared.stopping.store(true, Ordering::Relaxed);
+        if let Some(cluster) = self.shared.cluster.clone() {
+            // Others take over what it holds, while it still answers.
+            let handover = cluster.handover();
+            let _ = tokio::task::spawn_blocking(move || cluster.set_ready(false)).await;
+            tokio::time::sleep(handover).await;
+        }
         tokio::time::sleep(self.shared.options.drain).await;
         let grace = self.shared.options.grace;
         let end = tokio::time::Instant::now() + grace;
@@ -248,6 +294,12 @@ impl Running {
             }
         };
         self.maintenance.abort();
+        if let Some(cluster) = self.shared.cluster.clone() {
+            let _ = tokio::task::spawn_blocking(move || cluster.leave()).await;
+        }
+        if let Some(port) = self.peer_port {
+            port.shut_down(LAST_BYTES).await;
+        }
         served.unwrap_or_else(|error| Err(std::io::Error::other(error)))
     }
 }
@@ -256,7 +308,12 @@ impl Running {
 /// its collection is loaded waits for it.
 fn load_blocks(shared: &Arc<Shared>) {
     match shared.server.any_block_list() {
-        Ok(false) => return,
+        Ok(false) => {
+            if let Some(cluster) = shared.cluster.clone() {
+                tokio::task::spawn_blocking(move || cluster.set_ready(true));
+            }
+            return;
+        }
         Ok(true) => {}
         Err(error) => tracing::error!(%error, "cannot look for blocks"),
     }
@@ -275,6 +332,9 @@ fn load_blocks(shared: &Arc<Shared>) {
             }
             Ok(Err(error)) => tracing::error!(%error, "blocks cannot be loaded"),
             Err(_) => tracing::error!("the load of blocks panicked"),
+        }
+        if let Some(cluster) = &shared.cluster {
+            cluster.set_ready(true);
         }
         shared.loading.store(false, Ordering::Relaxed);
     });
@@ -373,6 +433,17 @@ async fn around(State(shared): State<Arc<Shared>>, request: Request, next: Next)
     response
 }
 
+/// Has the engine delete what nobody names any longer.
+async fn sweep(shared: &Arc<Shared>) {
+    let maintenance = shared.maintenance.clone();
+    match tokio::task::spawn_blocking(move || maintenance.sweep()).await {
+        Ok(Ok(0)) => {}
+        Ok(Ok(objects)) => tracing::info!(objects, "swept"),
+        Ok(Err(error)) => tracing::error!(%error, "a sweep failed; will be tried again"),
+        Err(_) => tracing::error!("a sweep panicked"),
+    }
+}
+
 /// Compacts when the engine wants it, and keeps figures small.
 async fn keep_up(shared: Arc<Shared>) {
     let every = shared.options.compaction_interval;
@@ -385,6 +456,7 @@ async fn keep_up(shared: Arc<Shared>) {
             continue;
         }
         asked = Instant::now();
+        sweep(&shared).await;
         if !shared.maintenance.needs_compaction() {
             continue;
         }

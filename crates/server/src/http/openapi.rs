@@ -110,7 +110,8 @@ fn message(operation: Operation) -> Value {
     let summary = match operation {
         Operation::Rerank => "Score candidates under encryption",
         Operation::Search => {
-            "Score all blocks of a blind collection, or multiply all its records, for a few encrypted queries"
+            "Score all blocks of a blind collection, or those of some cells, or multiply all its records, for a \
+             few encrypted queries"
         }
         Operation::Sessions => "Leave the keys of a session",
         Operation::Begin => "Begin a publish",

@@ -12,6 +12,7 @@ use axum::response::{Html, IntoResponse, Response};
 use super::metrics::Levels;
 use super::refused::Refused;
 use super::tokens::Scope;
+use super::workers::Workers;
 use super::{Shared, openapi};
 
 /// The process answers.
@@ -40,16 +41,21 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMa
         return refused.into_response();
     }
     let levels = Levels {
-        waiting: shared.workers.waiting() + shared.writer.waiting(),
-        computing: shared.workers.computing() + shared.writer.computing(),
+        waiting: every_worker(&shared).map(Workers::waiting).sum(),
+        computing: every_worker(&shared).map(Workers::computing).sum(),
         held_bytes: shared.budget.held(),
         open_connections: shared.doorkeeper.open(),
         sessions: shared.server.sessions(),
         blocks: shared.server.blocks(),
+        cluster: shared.cluster.as_ref().map(|cluster| cluster.levels()),
         engine: shared.maintenance.figures(),
     };
     let text = shared.metrics.render(&levels);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
+fn every_worker(shared: &Shared) -> impl Iterator<Item = &Workers> {
+    [&shared.workers, &shared.writer].into_iter().chain(&shared.fetchers)
 }
 
 /// The description of the interface, for programs.

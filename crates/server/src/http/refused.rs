@@ -5,10 +5,16 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use shard_protocol::{DecodeError, Refusal, RefusalCode};
 
+use shard_store::StoreError;
+
 use crate::ServerError;
 
 /// Seconds after which a busy server may be asked again, where it cannot know better.
 const RETRY_SECONDS: u64 = 1;
+
+/// Seconds after which a server may be asked again whose engine went away. Clients ask five times more, and a
+/// database that fails over takes some twenty seconds.
+const ENGINE_SECONDS: u64 = 5;
 
 /// A refusal with what HTTP adds to it.
 #[derive(Debug)]
@@ -84,7 +90,11 @@ impl From<ServerError> for Refused {
         ) {
             tracing::warn!(%error, "a request failed");
         }
-        Self { refusal: error.refusal(), retry_after: None }
+        let unavailable = matches!(error, ServerError::Store(StoreError::Unavailable { .. }));
+        if unavailable {
+            tracing::warn!(%error, "the engine is not there");
+        }
+        Self { refusal: error.refusal(), retry_after: unavailable.then_some(ENGINE_SECONDS) }
     }
 }
 

@@ -10,4 +10,6 @@ mod blind;
 mod doors;
 mod hostile;
 mod lifecycle;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod requests;

@@ -83,10 +83,6 @@ impl RowStore for HookedRows {
         self.rows.fetch(collection, epoch, candidates)
     }
 
-    fn width(&self, collection: &CollectionName, epoch: Epoch) -> Outcome<usize> {
-        self.rows.width(collection, epoch)
-    }
-
     fn macs(
         &self,
         collection: &CollectionName,

@@ -99,6 +99,7 @@ impl Site {
             tokens: Tokens::open(file).expect("a readable file"),
             tls,
             snapshots: directory.path().join("snapshots"),
+            cluster: None,
             options: setup.options,
         };
         let listener = TcpListener::bind(setup.address).expect("a free port");

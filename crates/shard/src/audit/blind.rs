@@ -129,6 +129,7 @@ pub(super) fn subject(
             checks: stored.checks.len(),
             stored_bytes: stored.bytes,
             requests: heard.sizes,
+            cells: collection.cells().map(|cells| (cells.count(), cells.probe())),
             records: stored.records.map(|shape| SeenRecords { shape, fetches: heard.fetches }),
         },
         seed: options.seed,
@@ -297,7 +298,9 @@ fn ask(
     let total = REQUESTS.max(kept);
     for at in 0..total {
         let row = if (2 * count..kept).contains(&at) { 0 } else { at % count };
-        searcher.search(queries.row(row), &SearchOptions::default())?;
+        // All cells, where there are some: so every row is answered.
+        let all = SearchOptions { probe: Some(usize::MAX), ..SearchOptions::default() };
+        searcher.search(queries.row(row), &all)?;
         let progress = Progress { done: at as u64 + 1, total: total as u64 };
         if watch(progress).is_break() {
             return Err(ClientError::Cancelled.into());

@@ -1,4 +1,5 @@
-//! The same comparison for a blind collection: it scores everything, so there is no shortlist to judge.
+//! The same comparison for a blind collection: it scores everything, or everything in some cells, so there is
+//! no shortlist to judge.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -62,6 +63,20 @@ pub(super) fn compare(
         let pairs = found.iter().zip(&exact);
         pairs.filter(|(ours, theirs)| same_top10(ours, theirs, tie)).count() as f64 / count as f64
     };
+    // How many of the raw best ten are found, by score: equal documents count as one another.
+    let recall = |(ours, theirs): (&Vec<Scored>, &Vec<Scored>)| {
+        let best = theirs.len().min(10);
+        let least = best.checked_sub(1).map_or(f64::INFINITY, |last| theirs[last].1 - TIE);
+        let true_score = |hit: &Scored| theirs.iter().find(|their| their.0 == hit.0);
+        let hits = ours.iter().take(10).filter_map(true_score).filter(|hit| hit.1 >= least);
+        hits.count() as f64 / best.max(1) as f64
+    };
+    let recall10 = found.iter().zip(&exact).map(recall).sum::<f64>() / count.max(1) as f64;
+    let mean = |of: &dyn Fn(&Answer) -> usize| {
+        answers.iter().map(of).sum::<usize>() / answers.len().max(1)
+    };
+    let cells = mean(&|answer| answer.cost.active_cells);
+    let scored = mean(&|answer| answer.cost.candidates);
     Ok(Evaluation {
         quality: Quality {
             raw: SystemQuality::baseline(&raw),
@@ -69,7 +84,9 @@ pub(super) fn compare(
             shard_blind: Some(blind),
             baselines: Vec::new(),
         },
-        candidates: documents.ids().len(),
+        candidates: scored,
+        cells: (cells > 0).then_some(cells),
+        recall10: Some(recall10),
         top10_identical: same(TIE),
         top10_strict: same(0.0),
         max_abs_error,

@@ -25,7 +25,7 @@ impl RedbRows {
             let mut live = self.live();
             let view = live.view.clone();
             let held = view.catalogue.known(collection)?.clone();
-            held.searched(epoch)?;
+            held.fetched(epoch, candidates.rows())?;
             let id = held.record.id;
             let cached = |(cell, handles)| live.cache.rows((id, epoch, cell), handles);
             let found: Vec<Vec<Option<Arc<[i32]>>>> = candidates.iter().map(cached).collect();
@@ -42,7 +42,8 @@ impl RedbRows {
             self.keep(collection, &held, epoch, loaded);
         }
         let present = |row: Option<Arc<[i32]>>| row.expect("loaded, or an error above");
-        Ok(found.into_iter().map(|cell| cell.into_iter().map(present).collect()).collect())
+        let rows = found.into_iter().map(|cell| cell.into_iter().map(present).collect()).collect();
+        Ok(Fetched { width: held.searched(epoch)?.width, rows })
     }
 
     /// Takes loaded rows into the cache, unless their collection has changed since.

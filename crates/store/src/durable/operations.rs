@@ -178,10 +178,6 @@ impl RowStore for RedbRows {
         })
     }
 
-    fn width(&self, collection: &CollectionName, epoch: Epoch) -> Result<usize, StoreError> {
-        Ok(self.view().catalogue.known(collection)?.searched(epoch)?.width)
-    }
-
     fn macs(
         &self,
         collection: &CollectionName,

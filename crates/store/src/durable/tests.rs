@@ -71,7 +71,7 @@ fn value(rows: &RedbRows, epoch: u64, handle: u64) -> Result<i32, StoreError> {
     let cells = declassify(vec![CellHandle(handle % 5)], Leak::ActiveCells);
     let asked = declassify(vec![vec![RowHandle(handle)]], Leak::CandidateHandles);
     let asked = Candidates::new(cells, asked).unwrap();
-    Ok(rows.fetch(&main_collection(), Epoch(epoch), &asked)?[0][0][0])
+    Ok(rows.fetch(&main_collection(), Epoch(epoch), &asked)?.rows[0][0][0])
 }
 
 fn assert_says(error: StoreError, reason: &str) {

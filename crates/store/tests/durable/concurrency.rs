@@ -36,9 +36,11 @@ fn a_fetch_sees_one_moment_and_never_one_before_it_began() {
                     let found = fetch(rows, EPOCH, asked()).unwrap();
                     let handles = candidates(asked());
                     let salt = (oldest..=60)
-                        .find(|&salt| *found[0][0] == coordinates(first(&handles), salt, WIDTH))
+                        .find(|&salt| {
+                            *found.rows[0][0] == coordinates(first(&handles), salt, WIDTH)
+                        })
                         .expect("a row no older than the last acknowledged");
-                    for ((_, handles), rows) in handles.iter().zip(&found) {
+                    for ((_, handles), rows) in handles.iter().zip(&found.rows) {
                         for (handle, row) in handles.iter().zip(rows) {
                             assert_eq!(**row, coordinates(handle.0, salt, WIDTH)[..]);
                         }

@@ -73,7 +73,9 @@ fn wherever_a_bit_flips_it_is_reported_or_the_rows_are_still_right() {
         };
         for handle in (0..ROWS).filter(|handle| *handle != 5) {
             match fetch(&rows, EPOCH, [handle]) {
-                Ok(row) => assert_eq!(*row[0][0], coordinates(handle, 0, WIDTH)[..], "byte {at}"),
+                Ok(row) => {
+                    assert_eq!(*row.rows[0][0], coordinates(handle, 0, WIDTH)[..], "byte {at}")
+                }
                 Err(error) => {
                     assert!(!found.is_sound(), "byte {at}: {error}, and the check says nothing");
                 }
@@ -135,7 +137,7 @@ fn read_all(rows: &RedbRows, name: &CollectionName, salt: u64) -> Result<(), Sto
     rows.macs(name, EPOCH, None, 1000)?;
     for handle in 0..ROWS {
         let found = rows.fetch(name, EPOCH, &candidates([handle]))?;
-        assert_eq!(*found[0][0], coordinates(handle, salt, WIDTH)[..]);
+        assert_eq!(*found.rows[0][0], coordinates(handle, salt, WIDTH)[..]);
     }
     Ok(())
 }

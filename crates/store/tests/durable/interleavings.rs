@@ -104,8 +104,9 @@ fn collection(number: u8) -> CollectionName {
     format!("c{number}").parse().unwrap()
 }
 
+/// Blobs, one of which an engine with an object store keeps there.
 fn blob(number: u8) -> BlobName {
-    format!("b{number}").parse().unwrap()
+    ["block.0", "b1", "b2"][usize::from(number)].parse().unwrap()
 }
 
 fn batch(epoch: u64, width: usize, rows: &[(u64, u64, i32)]) -> (RowBatch, Vec<RowMac>) {
@@ -182,7 +183,6 @@ fn everything(rows: &dyn RowStore) -> String {
             text += &format!("{:?}", rows.blob(&name, &blob(number)));
         }
         for epoch in (1..4).map(Epoch) {
-            text += &format!("{:?}", rows.width(&name, epoch));
             text += &format!("{:?}", rows.statistics(&name, epoch));
             text += &format!("{:?}", rows.macs(&name, epoch, None, 5));
             text += &format!("{:?}", rows.macs(&name, epoch, Some(RowHandle(4)), 100));
@@ -223,5 +223,42 @@ proptest! {
         let found = shard_store::verify(directory.path()).unwrap();
         prop_assert_eq!(found.problems, Vec::<String>::new());
         prop_assert_eq!(everything(&open()), everything(&model));
+    }
+}
+
+#[cfg(feature = "objects")]
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn the_engine_on_postgresql_answers_as_the_one_in_memory(
+        steps in prop::collection::vec(step(), 1..40),
+    ) {
+        use shard_store::{DatabaseAddress, Objects, PostgresOptions, PostgresRows};
+        use shard_store::conformance::Cluster;
+        use std::sync::OnceLock;
+        use std::time::Duration;
+
+        static CLUSTER: OnceLock<Option<Cluster>> = OnceLock::new();
+        let Some(cluster) = CLUSTER.get_or_init(Cluster::start) else { return Ok(()) };
+        let directory = tempfile::tempdir().unwrap();
+        let address = DatabaseAddress::parse(&cluster.database(), None).unwrap();
+        let open = || {
+            let objects = Objects::open(&format!("file://{}", directory.path().display()));
+            let options = PostgresOptions { connections: 2, objects: Some(objects.unwrap()) };
+            PostgresRows::open(&address, options).unwrap()
+        };
+        let (model, mut rows) = (MemoryRows::new(), open());
+        for step in &steps {
+            prop_assert_eq!(answer(&rows, step), answer(&model, step), "{:?}", step);
+            match step {
+                Step::Compact => {
+                    rows.sweep(Duration::ZERO).unwrap();
+                }
+                Step::Reopen => rows = open(),
+                _ => {}
+            }
+        }
+        prop_assert_eq!(everything(&rows), everything(&model));
     }
 }

@@ -3,8 +3,6 @@
 mod blocks;
 mod caching;
 mod concurrency;
-#[path = "../conformance/mod.rs"]
-mod conformance;
 mod damage;
 mod erasure;
 mod interleavings;
@@ -41,4 +39,4 @@ impl Deref for Fresh {
     }
 }
 
-conformance::suite!(*Fresh::new());
+shard_store::conformance_suite!(*Fresh::new());

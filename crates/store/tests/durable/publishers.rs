@@ -143,7 +143,7 @@ fn searched(rows: &dyn RowStore) -> Option<Content> {
             declassify(vec![vec![RowHandle(handle)]], Leak::CandidateHandles),
         );
         match rows.fetch(&CollectionName::default(), EPOCH, &asked.unwrap()) {
-            Ok(row) => drop(found.insert(handle, row[0][0][0] as u8)),
+            Ok(row) => drop(found.insert(handle, row.rows[0][0][0] as u8)),
             Err(StoreError::UnknownRow { .. } | StoreError::Deleted { .. }) => {}
             Err(_) => return None,
         }

@@ -100,7 +100,7 @@ pub fn fetch(
 /// Whether a handle gives the row of a salt.
 pub fn holds(rows: &dyn RowStore, epoch: Epoch, handle: u64, salt: u64) -> bool {
     match fetch(rows, epoch, [handle]) {
-        Ok(found) => *found[0][0] == coordinates(handle, salt, found[0][0].len()),
+        Ok(found) => *found.rows[0][0] == coordinates(handle, salt, found.width),
         Err(_) => false,
     }
 }
@@ -108,7 +108,7 @@ pub fn holds(rows: &dyn RowStore, epoch: Epoch, handle: u64, salt: u64) -> bool 
 /// The salt of the row that a handle gives.
 pub fn salt(rows: &dyn RowStore, epoch: Epoch, handle: u64) -> Option<u64> {
     let found = fetch(rows, epoch, [handle]).ok()?;
-    let row = &found[0][0];
+    let row = &found.rows[0][0];
     (0..1 << 16).find(|&salt| **row == coordinates(handle, salt, row.len()))
 }
 

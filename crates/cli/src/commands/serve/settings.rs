@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
-use shard::server::{Certificate, HttpOptions, ServerOptions};
+#[cfg(feature = "cluster")]
+use shard::server::DatabaseAddress;
+use shard::server::{Certificate, HttpOptions, PeerOptions, ServerOptions, Storage};
 
 use super::bounds::{KIB, MIB, bytes, count, not_zero, pause, time};
 use crate::args::positive;
@@ -20,6 +22,82 @@ pub enum LogFormat {
     Text,
     /// One JSON object per line
     Json,
+}
+
+/// The address of a database. It may hold a password, and is not printed.
+#[derive(Clone, PartialEq, Deserialize)]
+#[serde(from = "String")]
+pub struct StoreAddress(zeroize::Zeroizing<String>);
+
+impl From<String> for StoreAddress {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl std::str::FromStr for StoreAddress {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.to_owned().into())
+    }
+}
+
+impl std::fmt::Debug for StoreAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StoreAddress(redacted)")
+    }
+}
+
+/// Where rows and blobs are.
+#[cfg(feature = "cluster")]
+fn storage(store: Option<StoreAddress>, objects: Option<String>) -> Result<Storage> {
+    let Some(StoreAddress(address)) = store else {
+        if objects.is_some() {
+            bail!("objects go with a store: give --store postgres://... too");
+        }
+        return Ok(Storage::Directory);
+    };
+    if !address.starts_with("postgres://") && !address.starts_with("postgresql://") {
+        bail!("store takes the address of a database, postgres://user@host/database");
+    }
+    let password = std::env::var(POSTGRES_PASSWORD).ok().map(zeroize::Zeroizing::new);
+    let address = DatabaseAddress::parse(&address, password.as_ref().map(|text| text.as_str()))?;
+    Ok(Storage::Postgres { address, objects })
+}
+
+/// How this server works beside others over the same database.
+fn peers(set: &Settings) -> Result<PeerOptions> {
+    let has_store = set.store.is_some();
+    let given = [
+        ("peers-listen", set.peers_listen.is_some()),
+        ("peers-advertise", set.peers_advertise.is_some()),
+        ("replicas", set.replicas.is_some()),
+    ];
+    if let Some((name, _)) = given.iter().find(|(_, given)| *given && !has_store) {
+        bail!("{name} is for servers over one database: give --store postgres://... too");
+    }
+    let replicas = set.replicas.unwrap_or(1);
+    if !(1..=2).contains(&replicas) {
+        bail!("replicas must be 1 or 2, not {replicas}");
+    }
+    Ok(PeerOptions {
+        listen: set.peers_listen,
+        advertise: set.peers_advertise.clone(),
+        replicas: replicas.into(),
+    })
+}
+
+/// The variable that PostgreSQL's own programs take a password from.
+#[cfg(feature = "cluster")]
+const POSTGRES_PASSWORD: &str = "PGPASSWORD";
+
+#[cfg(not(feature = "cluster"))]
+fn storage(store: Option<StoreAddress>, objects: Option<String>) -> Result<Storage> {
+    if store.is_some() || objects.is_some() {
+        bail!("this program was built without the cargo feature `cluster`, which --store needs");
+    }
+    Ok(Storage::Directory)
 }
 
 macro_rules! settings {
@@ -44,6 +122,24 @@ settings! {
     /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:7443]
     #[arg(value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
+    /// Keep rows and blobs in a database, postgres://user@host1,host2/database, that several servers may
+    /// share [default: in DIR]; a password is best in PGPASSWORD
+    #[arg(value_name = "URL", env = "SHARD_STORE", hide_env_values = true)]
+    store: StoreAddress,
+    /// Keep large blobs of that database in an object store: s3://bucket/prefix, gs://, az:// or
+    /// file:///directory; credentials come from the environment
+    #[arg(value_name = "URL", env = "SHARD_OBJECTS")]
+    objects: String,
+    /// Address to listen on for other servers over the same database [default: a free port of the address
+    /// for clients]
+    #[arg(value_name = "ADDRESS:PORT")]
+    peers_listen: SocketAddr,
+    /// Where the other servers reach this one, if that is another address
+    #[arg(value_name = "HOST:PORT")]
+    peers_advertise: String,
+    /// How many servers hold each block of blind collections: 1 or 2 [default: 1]
+    #[arg(value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=2))]
+    replicas: u8,
     /// Serve without TLS; loopback addresses only
     #[arg(
         num_args = 0..=1,
@@ -177,6 +273,7 @@ impl Settings {
         let set = self.or(file);
         let server = ServerOptions::new(directory);
         let defaults = &server.http;
+        let peers = peers(&set)?;
         let certificate = match (set.tls_cert, set.tls_key) {
             _ if set.plain == Some(true) => Certificate::None,
             (Some(certificate), Some(key)) => Certificate::Given { certificate, key },
@@ -185,6 +282,8 @@ impl Settings {
         };
         let server = ServerOptions {
             directory: server.directory,
+            peers,
+            storage: storage(set.store, set.objects)?,
             listen: set.listen.unwrap_or(server.listen),
             certificate,
             session_bytes: bytes("session-mib", set.session_mib, MIB, server.session_bytes)?,
@@ -312,6 +411,16 @@ mod tests {
         assert!(error.contains("line 2") && error.contains("queu"), "{error}");
     }
 
+    #[cfg(feature = "cluster")]
+    #[test]
+    fn a_password_in_an_address_is_not_printed() {
+        let settings = Settings::parse("store = \"postgres://me:secret@one,two/db\"").unwrap();
+        assert!(!format!("{settings:?}").contains("secret"));
+        let resolved = resolve(Settings::default(), settings).unwrap();
+        let shown = format!("{resolved:?}");
+        assert!(shown.contains("one,two/db") && !shown.contains("secret"), "{shown}");
+    }
+
     #[test]
     fn a_certificate_needs_its_key() {
         let half = Settings::parse("tls-cert = \"a.pem\"").unwrap();
@@ -321,6 +430,10 @@ mod tests {
     fn settings_that_cannot_work_are_refused_in_words() {
         for (text, words) in [
             ("max-body-mib = 65\nmax-held-mib = 64", "max-body-mib is 65 and max-held-mib 64"),
+            #[cfg(feature = "cluster")]
+            ("store = \"redis://me:secret@host\"", "store takes the address of a database"),
+            #[cfg(feature = "cluster")]
+            ("objects = \"s3://bucket\"", "objects go with a store"),
             ("max-held-mib = 0", "max-held-mib must be at least 1"),
             ("max-streams = 0", "max-streams must be at least 1"),
             ("idle-timeout = 0", "idle-timeout must be at least 1"),

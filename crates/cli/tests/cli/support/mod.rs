@@ -101,6 +101,9 @@ impl Desk {
             "SHARD_TOKEN",
             "SHARD_PIN",
             "SHARD_ENCODER",
+            "SHARD_STORE",
+            "SHARD_OBJECTS",
+            "PGPASSWORD",
         ] {
             command.env_remove(variable);
         }

@@ -62,16 +62,17 @@ fn write_blocks(
     Ok(())
 }
 
-/// Lets fields follow their rows, which were moved together in the order of their places.
+/// Lets fields follow their rows, by where each row goes and where it was.
 pub(in crate::blind) fn move_fields(
     transaction: &mut Transaction<'_>,
     collection: &BlindCollection,
+    moves: &[(u32, u32)],
     rng: &mut impl CryptoRng,
 ) -> Result<(), ClientError> {
     let places = collection.head.shape.rows_per_block() as u32;
     let mut moved: BTreeMap<u32, BlockFields> =
         collection.fields.keys().map(|&number| (number, BlockFields::default())).collect();
-    for (now, (before, _)) in (0..).zip(collection.ids()) {
+    for &(now, before) in moves {
         if let Some(fields) = collection.fields.get(&(before / places)) {
             let block = moved.entry(now / places).or_default();
             block.take_from(now % places, fields, before % places);

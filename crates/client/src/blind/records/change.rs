@@ -171,15 +171,16 @@ fn write_index(
     Ok(transaction.put(Slot::Records, &records.encode_head(), rng)?)
 }
 
-/// Lets records follow their rows, which were moved together in the order of their places.
+/// Lets records follow their rows, by where each row goes and where it was.
 pub(in crate::blind) fn move_records(
     transaction: &mut Transaction<'_>,
     collection: &BlindCollection,
+    moves: &[(u32, u32)],
     rng: &mut impl CryptoRng,
 ) -> Result<(), ClientError> {
     let Some(records) = &collection.records else { return Ok(()) };
     let mut moved = Records { pages: records.pages.clone(), slots: BTreeMap::new() };
-    for (now, (before, _)) in (0..).zip(collection.ids()) {
+    for &(now, before) in moves {
         if let Some(slots) = records.of(before) {
             moved.slots.insert(now, slots.to_vec());
         }

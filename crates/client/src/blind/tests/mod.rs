@@ -1,5 +1,6 @@
 //! Blind vaults beside a map of the documents that must be in them.
 
+mod cells;
 mod change;
 mod damage;
 mod epoch;
@@ -64,7 +65,17 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn empty() -> Self {
-        let settings = Settings { tile: Choice::Fixed(256), ..Settings::blind() };
+        Self::of(Settings::blind())
+    }
+
+    /// A vault without documents whose blocks are grouped by so many cells, or not at all.
+    fn in_cells(count: Option<usize>) -> Self {
+        let cells = count.map_or(CellCount::Auto, CellCount::Cells);
+        Self::of(Settings { cells, ..Settings::blind() })
+    }
+
+    fn of(settings: Settings) -> Self {
+        let settings = Settings { tile: Choice::Fixed(256), ..settings };
         let directory = tempfile::tempdir().unwrap();
         let mut rng = ChaCha20Rng::seed_from_u64(1);
         let path = directory.path().join("vault");
@@ -153,6 +164,12 @@ impl World {
         let collection = BlindCollection::read(&self.vault, &snapshot).unwrap();
         assert_eq!(collection.rows(), self.model.len());
         assert_eq!(collection.places(), collection.blocks().len() * PLACES);
+        let mut grouped: Vec<u32> = (0..collection.cell_count() as u32)
+            .flat_map(|cell| collection.blocks_of(cell))
+            .copied()
+            .collect();
+        grouped.sort_unstable();
+        assert!(grouped.into_iter().eq(0..collection.head().blocks), "every block is in one cell");
         for block in 0..collection.blocks().len() {
             let integers = collection.integers(&snapshot, block).unwrap();
             for (place, row) in integers.chunks_exact(WIDTH).enumerate() {

@@ -72,10 +72,15 @@ fn places_that_are_cut_or_whose_parts_do_not_go_together_are_refused() {
         BlockPlaces::decode(&bytes, 8)
     };
     // Another version; a place more; an id that is empty, or ends within a letter; no UTF-8.
-    for (at, byte) in [(0, 1), (42, 0b10_0111), (43, 0), (43, 2), (62, 0xff)] {
+    for (at, byte) in [(0, 4), (0, 3), (42, 0b10_0111), (43, 0), (43, 2), (62, 0xff)] {
         assert!(altered(at, byte).is_err(), "byte {at}");
     }
     assert!(altered(61, b'b').is_ok());
+    // In a cell there are four bytes more.
+    let bytes = block(&ids).in_cell(Some(300)).encode();
+    assert_eq!(bytes.len(), 2 + 8 + 32 + 4 + 1 + 3 * (2 + 4) + 6);
+    assert_eq!(BlockPlaces::decode(&bytes, 8).unwrap().cell, Some(300));
+    assert!((0..bytes.len()).all(|length| BlockPlaces::decode(&bytes[..length], 8).is_err()));
 }
 
 #[test]

@@ -39,14 +39,14 @@ use shard_protocol::Epoch;
 use super::arguments::Crash;
 use super::served::{Served, Site, shard};
 pub use check::{misscored, state};
-pub use ledger::{CELLS, Versions};
+pub use ledger::{CELLS, Versions, mix};
 use shard_cli::output::{Output, progress};
 pub use work::{FIRST, LATER, activate, publish, publish_rows};
 
 use shard_cli::ProtectionName;
 use shard_cli::output::percentile;
 
-use ledger::{Faults, mix};
+use ledger::Faults;
 use work::{Rekeyer, Writer};
 
 /// Collection of the two writers.

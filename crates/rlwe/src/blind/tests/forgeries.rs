@@ -98,6 +98,46 @@ fn a_server_that_computes_on_other_blocks_is_caught() {
 }
 
 #[test]
+fn checks_of_some_blocks_are_about_these_wherever_they_stand_in_an_answer() {
+    let world = World::new(shape(24, 32), rows(640, 24, 22, |_| 1.0));
+    let query = rows(1, 24, 23, |_| 1.0).remove(0);
+    let entropy = QueryEntropy::from_os().unwrap();
+    let (sent, opening) = world.keys.encrypt_query(entropy, &query, world.grid, world.longest);
+    let prepared = world.server.prepare(&sent.to_bytes()).unwrap();
+    let numbers = [1_u32, 4, 7];
+    let mut sums = CheckSums::empty(&world.keys, 9);
+    for number in numbers {
+        sums.add(&world.keys, number, &world.blocks[number as usize]);
+    }
+    let sealed = sums.seal(&world.keys, CONTEXT, 1);
+    let tags: Vec<CheckTag> = sealed.iter().map(|(tag, _)| tag.clone()).collect();
+    let checker = Checker::of_blocks(&world.keys, 9, &tags, &numbers);
+    // Blocks 7, 0, 1 and 4, then the checks.
+    let passes = |blocks: [usize; 4], positions: [usize; 3], set: &Checker| {
+        let rows = blocks.iter().map(|&block| &world.blocks[block]);
+        let stored: Vec<&Block> = rows.chain(sealed.iter().map(|(_, block)| block)).collect();
+        let answer = world.server.answer(&stored, &[&prepared]).remove(0);
+        let answer = Answer::from_bytes(world.keys.shape(), stored.len(), &answer).unwrap();
+        set.check_at(&world.keys, &opening, &answer, &positions, 4).is_ok()
+    };
+    assert!(passes([7, 0, 1, 4], [2, 3, 0], &checker));
+    assert!(passes([7, 9, 1, 4], [2, 3, 0], &checker), "a block that is not theirs");
+    assert!(!passes([7, 0, 4, 1], [2, 3, 0], &checker), "two swapped");
+    assert!(!passes([7, 0, 1, 4], [3, 2, 0], &checker), "two taken for each other");
+    assert!(!passes([7, 0, 1, 9], [2, 3, 0], &checker), "one of other checks");
+    let other = Checker::of_blocks(&world.keys, 10, &tags, &numbers);
+    assert!(!passes([7, 0, 1, 4], [2, 3, 0], &other), "turns of another set");
+    // The first blocks are the special case.
+    let tags: Vec<CheckTag> = world.checks.iter().map(|(tag, _)| tag.clone()).collect();
+    let all: Vec<u32> = (0..world.blocks.len() as u32).collect();
+    let (asked, answer) = world.ask(&query);
+    let blocks = world.blocks.len() + world.checks.len();
+    let answer = Answer::from_bytes(world.keys.shape(), blocks, &answer).unwrap();
+    let same = Checker::of_blocks(&world.keys, 3, &tags, &all);
+    assert!(same.check(&world.keys, &asked, &answer, world.blocks.len()).is_ok());
+}
+
+#[test]
 fn sums_follow_changes_and_come_back_from_what_is_stored() {
     let mut world = World::new(shape(24, 64), rows(200, 24, 20, |_| 1.0));
     let stored: Vec<(&CheckTag, &Block)> =

@@ -6,6 +6,7 @@ fn blob(text: &str) -> (BlobName, Vec<u8>) {
     (text.parse().unwrap(), text.as_bytes().to_vec())
 }
 
+/// Many blobs are stored at once.
 pub fn many_blobs_are_stored_at_once(rows: &dyn RowStore) {
     let main = main_collection();
     rows.put_blob(&main, &blob("b").0, b"old").unwrap();
@@ -14,6 +15,26 @@ pub fn many_blobs_are_stored_at_once(rows: &dyn RowStore) {
     let listed = rows.blobs(&main, None, 9).unwrap();
     assert_eq!(listed, ["a", "b", "c"].map(|text| (blob(text).0, 1)));
     assert_eq!(rows.blob(&main, &blob("b").0).unwrap(), b"b");
+}
+
+/// Many blobs are read at once, as many as fit, and those that are not there are told.
+pub fn many_blobs_are_read_at_once_as_many_as_fit(rows: &dyn RowStore) {
+    let main = main_collection();
+    let names = ["block.a", "nothing", "c", "long"].map(|text| text.parse::<BlobName>().unwrap());
+    let unknown = StoreError::UnknownCollection(main.clone());
+    assert_eq!(rows.many_blobs(&main, &names, 1 << 20), Err(unknown));
+    let long = (names[3].clone(), vec![7; 100_000]);
+    rows.put_blobs(&main, &[blob("block.a"), blob("c"), long.clone()]).unwrap();
+    let found = [Some(b"block.a".to_vec()), None, Some(b"c".to_vec()), Some(long.1)];
+    let read = |names: &[BlobName], most| rows.many_blobs(&main, names, most).unwrap();
+    assert_eq!(read(&names, 1 << 20), found);
+    assert_eq!(read(&names, 100_008), found, "just as many");
+    assert_eq!(read(&names, 100_007), found[..3]);
+    assert_eq!(read(&names, 7), found[..2]);
+    assert_eq!(read(&names[3..], 7), found[3..], "at least one");
+    let twice = [names[2].clone(), names[0].clone(), names[2].clone()];
+    assert_eq!(read(&twice, 100), [found[2].clone(), found[0].clone(), found[2].clone()]);
+    assert!(read(&[], 100).is_empty());
 }
 
 /// Activates so many blocks of rows of width 384.
@@ -30,6 +51,7 @@ fn of_blocks(epoch: Epoch, blocks: u64) -> Vec<EpochState> {
     vec![EpochState { epoch, width: 384, rows: 0, blocks }]
 }
 
+/// Blocks are activated by the rules of rows and keep blobs.
 pub fn blocks_are_activated_by_the_rules_of_rows_and_keep_blobs(rows: &dyn RowStore) {
     let main = main_collection();
     let first = step(None, 1, FIRST);
@@ -69,6 +91,7 @@ pub fn blocks_are_activated_by_the_rules_of_rows_and_keep_blobs(rows: &dyn RowSt
     assert_eq!(rows.blob(&main, &blob("block.a").0).unwrap(), b"block.a");
 }
 
+/// An epoch holds rows or blocks and not both.
 pub fn an_epoch_holds_rows_or_blocks_and_not_both(rows: &dyn RowStore) {
     fill(rows);
     let main = main_collection();
@@ -91,6 +114,7 @@ pub fn an_epoch_holds_rows_or_blocks_and_not_both(rows: &dyn RowStore) {
     assert_eq!(first(rows, Epoch(5), 10, 1), Ok(8));
 }
 
+/// A reset and a drop forget blocks.
 pub fn a_reset_and_a_drop_forget_blocks(rows: &dyn RowStore) {
     let main = main_collection();
     let first = step(None, 1, FIRST);

@@ -1,20 +1,105 @@
-//! What every engine must do. `suite!(engine)` runs each of these on a fresh engine.
+//! What every engine must do, as functions to run on one: [`run`] runs all of them, and
+//! [`conformance_suite!`](crate::conformance_suite) makes a test of each. Each wants an engine that holds
+//! nothing yet.
 
 mod blocks;
+#[cfg(feature = "postgres")]
+mod cluster;
+
+use std::ops::Deref;
 
 pub use blocks::*;
+#[cfg(feature = "postgres")]
+pub use cluster::Cluster;
 
 use shard_protocol::{
     Advance, BlobName, Candidates, CellHandle, CollectionName, CollectionState, CommitName, Epoch,
     EpochState, Leak, Revision, Row, RowBatch, RowHandle, RowMac, declassify,
 };
-use shard_store::{EpochStatistics, MOST_EPOCHS, RowStore, StoreError};
 
-/// Makes a test of every function below; `$engine` is an expression for a fresh engine.
-macro_rules! suite {
+use crate::{EpochStatistics, MOST_EPOCHS, MOST_FETCHED_BYTES, RowStore, StoreError};
+
+/// A rule, as a function of a fresh engine; it panics where the engine does not keep the rule.
+pub type Rule = fn(&dyn RowStore);
+
+/// Every rule with its name.
+pub const RULES: [(&str, Rule); 23] = [
+    ("rows_come_back_cell_by_cell", rows_come_back_cell_by_cell),
+    ("a_fetch_of_too_many_bytes_is_refused", a_fetch_of_too_many_bytes_is_refused),
+    (
+        "an_upsert_replaces_a_row_and_moves_it_to_its_new_cell",
+        an_upsert_replaces_a_row_and_moves_it_to_its_new_cell,
+    ),
+    (
+        "a_row_is_found_only_under_its_own_cell_and_epoch",
+        a_row_is_found_only_under_its_own_cell_and_epoch,
+    ),
+    ("a_batch_of_another_width_changes_nothing", a_batch_of_another_width_changes_nothing),
+    (
+        "deleted_rows_are_gone_and_remembered_as_deleted",
+        deleted_rows_are_gone_and_remembered_as_deleted,
+    ),
+    (
+        "an_earlier_revision_is_refused_and_changes_nothing",
+        an_earlier_revision_is_refused_and_changes_nothing,
+    ),
+    (
+        "an_epoch_is_searched_from_its_activation_on_and_the_others_are_erased",
+        an_epoch_is_searched_from_its_activation_on_and_the_others_are_erased,
+    ),
+    ("macs_are_listed_by_page_in_handle_order", macs_are_listed_by_page_in_handle_order),
+    ("collections_do_not_see_each_other", collections_do_not_see_each_other),
+    ("blobs_are_kept_replaced_and_removed", blobs_are_kept_replaced_and_removed),
+    ("an_unpublished_collection_is_empty", an_unpublished_collection_is_empty),
+    ("a_collection_has_so_many_epochs_and_no_more", a_collection_has_so_many_epochs_and_no_more),
+    (
+        "a_change_from_another_commit_is_refused_and_changes_nothing",
+        a_change_from_another_commit_is_refused_and_changes_nothing,
+    ),
+    (
+        "a_commit_is_reached_by_its_activation_and_that_can_be_repeated",
+        a_commit_is_reached_by_its_activation_and_that_can_be_repeated,
+    ),
+    (
+        "the_publish_that_began_last_goes_on_and_the_other_is_told",
+        the_publish_that_began_last_goes_on_and_the_other_is_told,
+    ),
+    (
+        "a_reset_forgets_rows_and_commit_and_keeps_blobs",
+        a_reset_forgets_rows_and_commit_and_keeps_blobs,
+    ),
+    (
+        "blobs_are_listed_by_page_in_the_order_of_their_names",
+        blobs_are_listed_by_page_in_the_order_of_their_names,
+    ),
+    ("many_blobs_are_stored_at_once", many_blobs_are_stored_at_once),
+    ("many_blobs_are_read_at_once_as_many_as_fit", many_blobs_are_read_at_once_as_many_as_fit),
+    (
+        "blocks_are_activated_by_the_rules_of_rows_and_keep_blobs",
+        blocks_are_activated_by_the_rules_of_rows_and_keep_blobs,
+    ),
+    ("an_epoch_holds_rows_or_blocks_and_not_both", an_epoch_holds_rows_or_blocks_and_not_both),
+    ("a_reset_and_a_drop_forget_blocks", a_reset_and_a_drop_forget_blocks),
+];
+
+/// Runs every rule, each on a fresh engine.
+///
+/// # Panics
+/// At the first rule that an engine does not keep; standard error names it.
+pub fn run<E: Deref<Target = dyn RowStore>>(mut fresh: impl FnMut() -> E) {
+    for (name, rule) in RULES {
+        eprintln!("conformance: {name}");
+        rule(&*fresh());
+    }
+}
+
+/// Makes a test of every rule; `$engine` is an expression for a fresh engine, as a `dyn RowStore`.
+#[macro_export]
+macro_rules! conformance_suite {
     ($engine:expr) => {
-        conformance::suite!($engine;
+        $crate::conformance_suite!($engine;
             rows_come_back_cell_by_cell,
+            a_fetch_of_too_many_bytes_is_refused,
             an_upsert_replaces_a_row_and_moves_it_to_its_new_cell,
             a_row_is_found_only_under_its_own_cell_and_epoch,
             a_batch_of_another_width_changes_nothing,
@@ -32,6 +117,7 @@ macro_rules! suite {
             a_reset_forgets_rows_and_commit_and_keeps_blobs,
             blobs_are_listed_by_page_in_the_order_of_their_names,
             many_blobs_are_stored_at_once,
+            many_blobs_are_read_at_once_as_many_as_fit,
             blocks_are_activated_by_the_rules_of_rows_and_keep_blobs,
             an_epoch_holds_rows_or_blocks_and_not_both,
             a_reset_and_a_drop_forget_blocks,
@@ -41,12 +127,11 @@ macro_rules! suite {
         $(
             #[test]
             fn $test() {
-                conformance::$test(&$engine);
+                $crate::conformance::$test(&$engine);
             }
         )+
     };
 }
-pub(crate) use suite;
 
 const EPOCH: Epoch = Epoch(3);
 const FIRST: Revision = Revision(1);
@@ -130,19 +215,37 @@ fn candidates(cells: &[(u64, &[u64])]) -> Candidates {
 }
 
 fn first(rows: &dyn RowStore, epoch: Epoch, cell: u64, handle: u64) -> Result<i32, StoreError> {
-    Ok(rows.fetch(&main_collection(), epoch, &candidates(&[(cell, &[handle])]))?[0][0][0])
+    Ok(rows.fetch(&main_collection(), epoch, &candidates(&[(cell, &[handle])]))?.rows[0][0][0])
 }
 
+/// Rows come back cell by cell.
 pub fn rows_come_back_cell_by_cell(rows: &dyn RowStore) {
     fill(rows);
     let asked = candidates(&[(11, &[3]), (10, &[2, 1])]);
     let found = rows.fetch(&main_collection(), EPOCH, &asked).unwrap();
     let first: Vec<Vec<i32>> =
-        found.iter().map(|cell| cell.iter().map(|row| row[0]).collect()).collect();
+        found.rows.iter().map(|cell| cell.iter().map(|row| row[0]).collect()).collect();
     assert_eq!(first, vec![vec![5, 6], vec![7]]);
-    assert_eq!(rows.width(&main_collection(), EPOCH), Ok(2));
+    assert_eq!(found.width, 2);
 }
 
+/// A fetch of too many bytes is refused, before a row is looked for.
+pub fn a_fetch_of_too_many_bytes_is_refused(rows: &dyn RowStore) {
+    const WIDTH: usize = 1 << 14;
+    upsert(rows, FIRST, EPOCH, vec![row(1, 10, &[5; WIDTH])]).unwrap();
+    activate(rows, FIRST, EPOCH).unwrap();
+    let most = MOST_FETCHED_BYTES / (4 * WIDTH);
+    let ask = |count: usize| {
+        let handles: Vec<u64> = (1..=count as u64).collect();
+        rows.fetch(&main_collection(), EPOCH, &candidates(&[(10, &handles)]))
+    };
+    assert!(matches!(ask(most + 1), Err(StoreError::TooLarge { .. })));
+    let missing = StoreError::UnknownRow { cell: CellHandle(10), handle: RowHandle(2) };
+    assert_eq!(ask(most), Err(missing));
+    assert_eq!(ask(1).unwrap().rows[0][0].len(), WIDTH);
+}
+
+/// An upsert replaces a row and moves it to its new cell.
 pub fn an_upsert_replaces_a_row_and_moves_it_to_its_new_cell(rows: &dyn RowStore) {
     fill(rows);
     // Read first, so that an engine with a cache has the old row in it.
@@ -156,6 +259,7 @@ pub fn an_upsert_replaces_a_row_and_moves_it_to_its_new_cell(rows: &dyn RowStore
     );
 }
 
+/// A row is found only under its own cell and epoch.
 pub fn a_row_is_found_only_under_its_own_cell_and_epoch(rows: &dyn RowStore) {
     fill(rows);
     let missing = StoreError::UnknownRow { cell: CellHandle(11), handle: RowHandle(1) };
@@ -167,6 +271,7 @@ pub fn a_row_is_found_only_under_its_own_cell_and_epoch(rows: &dyn RowStore) {
     );
 }
 
+/// A batch of another width changes nothing.
 pub fn a_batch_of_another_width_changes_nothing(rows: &dyn RowStore) {
     fill(rows);
     let refused = upsert(rows, Revision(2), EPOCH, vec![row(9, 10, &[1])]);
@@ -175,6 +280,7 @@ pub fn a_batch_of_another_width_changes_nothing(rows: &dyn RowStore) {
     assert_eq!(rows.describe(&main_collection()).unwrap().revision, FIRST);
 }
 
+/// Deleted rows are gone and remembered as deleted.
 pub fn deleted_rows_are_gone_and_remembered_as_deleted(rows: &dyn RowStore) {
     fill(rows);
     assert_eq!(first(rows, EPOCH, 10, 1), Ok(5));
@@ -190,6 +296,7 @@ pub fn deleted_rows_are_gone_and_remembered_as_deleted(rows: &dyn RowStore) {
     assert_eq!(first(rows, EPOCH, 10, 1), Ok(8));
 }
 
+/// An earlier revision is refused and changes nothing.
 pub fn an_earlier_revision_is_refused_and_changes_nothing(rows: &dyn RowStore) {
     fill(rows);
     upsert(rows, Revision(5), EPOCH, vec![row(4, 10, &[9, 0])]).unwrap();
@@ -205,6 +312,7 @@ pub fn an_earlier_revision_is_refused_and_changes_nothing(rows: &dyn RowStore) {
     assert_eq!(first(rows, EPOCH, 10, 4), Ok(9));
 }
 
+/// An epoch is searched from its activation on and the others are erased.
 pub fn an_epoch_is_searched_from_its_activation_on_and_the_others_are_erased(rows: &dyn RowStore) {
     fill(rows);
     let next = Epoch(4);
@@ -227,6 +335,7 @@ pub fn an_epoch_is_searched_from_its_activation_on_and_the_others_are_erased(row
     assert_eq!(activate(rows, Revision(3), absent), Err(StoreError::UnknownEpoch(absent)));
 }
 
+/// Macs are listed by page in handle order.
 pub fn macs_are_listed_by_page_in_handle_order(rows: &dyn RowStore) {
     fill(rows);
     let page = |after, most| rows.macs(&main_collection(), EPOCH, after, most).unwrap();
@@ -239,6 +348,7 @@ pub fn macs_are_listed_by_page_in_handle_order(rows: &dyn RowStore) {
     assert_eq!(rows.macs(&main_collection(), Epoch(8), None, 2), Ok(Vec::new()));
 }
 
+/// Collections do not see each other.
 pub fn collections_do_not_see_each_other(rows: &dyn RowStore) {
     fill(rows);
     let other: CollectionName = "other".parse().unwrap();
@@ -251,7 +361,7 @@ pub fn collections_do_not_see_each_other(rows: &dyn RowStore) {
     let first_step = Advance { turn: 0, ..step(None, 5, FIRST) };
     rows.upsert(&other, &first_step, batch, &[tag(1)]).unwrap();
     rows.activate(&other, &first_step, EPOCH).unwrap();
-    assert_eq!(rows.fetch(&other, EPOCH, &asked).unwrap()[0][0][0], 77);
+    assert_eq!(rows.fetch(&other, EPOCH, &asked).unwrap().rows[0][0][0], 77);
     assert_eq!(first(rows, EPOCH, 10, 1), Ok(5));
     assert_eq!(rows.collections().unwrap(), vec![main_collection(), other.clone()]);
     assert_eq!(rows.drop_collection(&other), Ok(true));
@@ -260,6 +370,7 @@ pub fn collections_do_not_see_each_other(rows: &dyn RowStore) {
     assert_eq!(first(rows, EPOCH, 10, 1), Ok(5));
 }
 
+/// Blobs are kept replaced and removed.
 pub fn blobs_are_kept_replaced_and_removed(rows: &dyn RowStore) {
     let (collection, name) = (main_collection(), "vault.1".parse().unwrap());
     rows.put_blob(&collection, &name, b"sealed").unwrap();
@@ -271,12 +382,14 @@ pub fn blobs_are_kept_replaced_and_removed(rows: &dyn RowStore) {
     assert_eq!(rows.blob(&collection, &name), Err(StoreError::UnknownBlob(name)));
 }
 
+/// An unpublished collection is empty.
 pub fn an_unpublished_collection_is_empty(rows: &dyn RowStore) {
     let state = rows.describe(&main_collection()).unwrap();
     assert_eq!((state.revision, state.current, state.epochs.len()), (Revision(0), None, 0));
     assert_eq!(rows.collections(), Ok(Vec::new()));
 }
 
+/// A collection has so many epochs and no more.
 pub fn a_collection_has_so_many_epochs_and_no_more(rows: &dyn RowStore) {
     let number = |epoch: usize| Epoch(epoch as u64);
     let put = |epoch| upsert(rows, FIRST, epoch, vec![row(1, 10, &[5, 0])]);
@@ -290,6 +403,7 @@ pub fn a_collection_has_so_many_epochs_and_no_more(rows: &dyn RowStore) {
     assert_eq!(put(number(MOST_EPOCHS)), Ok(()), "an activation makes room");
 }
 
+/// A change from another commit is refused and changes nothing.
 pub fn a_change_from_another_commit_is_refused_and_changes_nothing(rows: &dyn RowStore) {
     fill(rows);
     let (main, later) = (main_collection(), Revision(2));
@@ -316,6 +430,7 @@ pub fn a_change_from_another_commit_is_refused_and_changes_nothing(rows: &dyn Ro
     assert_eq!(rows.collections(), Ok(vec![main]), "and it is not made");
 }
 
+/// A commit is reached by its activation and that can be repeated.
 pub fn a_commit_is_reached_by_its_activation_and_that_can_be_repeated(rows: &dyn RowStore) {
     fill(rows);
     let (main, next) = (main_collection(), step(Some(1), 2, Revision(2)));
@@ -344,6 +459,7 @@ pub fn a_commit_is_reached_by_its_activation_and_that_can_be_repeated(rows: &dyn
     assert_eq!(first(rows, EPOCH, 10, 1), Ok(6));
 }
 
+/// The publish that began last goes on and the other is told.
 pub fn the_publish_that_began_last_goes_on_and_the_other_is_told(rows: &dyn RowStore) {
     fill(rows);
     let main = main_collection();
@@ -374,6 +490,7 @@ pub fn the_publish_that_began_last_goes_on_and_the_other_is_told(rows: &dyn RowS
     assert_eq!(rows.begin(&main, &one), Err(forked));
 }
 
+/// A reset forgets rows and commit and keeps blobs.
 pub fn a_reset_forgets_rows_and_commit_and_keeps_blobs(rows: &dyn RowStore) {
     let (main, name) = (main_collection(), "vault.1".parse().unwrap());
     assert_eq!(rows.reset(&main, Some(commit(9))), Ok(()), "nothing to forget");
@@ -411,6 +528,7 @@ fn empty(turn: u64) -> CollectionState {
     CollectionState { turn, ..CollectionState::default() }
 }
 
+/// Blobs are listed by page in the order of their names.
 pub fn blobs_are_listed_by_page_in_the_order_of_their_names(rows: &dyn RowStore) {
     let main = main_collection();
     let name = |text: &str| -> BlobName { text.parse().unwrap() };

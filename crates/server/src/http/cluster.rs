@@ -1,0 +1,414 @@
+//! Servers that work on one engine: leases, each other's certificates, parts of searches.
+//!
+//! Every server has a certificate of its own making, new with every start, and its lease carries the
+//! fingerprint. On the port for each other both sides show their certificate and take none but those of
+//! live leases: who may write leases decides who takes part. Nothing else is signed by anybody.
+//!
+//! A server renews its lease now and then ([`ClusterOptions::renewal`]), for three times as long. It counts on
+//! others that are ready, and for a while not on one that did not answer. When those change it loads what it is
+//! to hold now, keeps what it held for some renewals, since others learn of the change later, and then lets it
+//! go.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum_server::Handle;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use shard_protocol::{CollectionName, Limits, Refusal};
+use shard_store::{Member, Members, WorkerId};
+use tokio::task::JoinHandle;
+
+use super::StartError;
+use super::metrics::ClusterLevels;
+use super::peer_tls::{Fingerprint, Identity, KnownCertificates};
+use super::refused::Refused;
+use super::workers::Workers;
+use crate::{Asked, PeerError, Peers, Server, View};
+
+/// How long a lease lasts after its last renewal, in times between two.
+const LEASE: u32 = 3;
+
+/// How long a server keeps what others may still take it to hold, after the others have changed.
+const KEPT: u32 = 10;
+
+/// How often commits are looked for that nobody has told of.
+const LOOK: u32 = 5;
+
+/// How long another server may take for its part: longer than loading a large share.
+const PART_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a connection to another server may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Bytes of a message from another server, besides those of a client's.
+const UNITS_BYTES: usize = 8 << 20;
+
+/// How servers work together.
+#[derive(Clone)]
+pub struct ClusterOptions {
+    /// Keeps the leases.
+    pub members: Arc<dyn Members>,
+    /// Where this server listens for the others.
+    pub listen: SocketAddr,
+    /// Where the others reach it, `host:port`, if that is another address.
+    pub advertise: Option<String>,
+    /// How many servers hold each block: one or two.
+    pub replicas: usize,
+    /// How often the lease is renewed.
+    pub renewal: Duration,
+}
+
+impl ClusterOptions {
+    /// How often a lease is renewed, unless told otherwise.
+    pub const RENEWAL: Duration = Duration::from_secs(1);
+}
+
+/// The others, as one server sees them.
+pub(super) struct Cluster {
+    members: Arc<dyn Members>,
+    me: Mutex<Member>,
+    replicas: usize,
+    renewal: Duration,
+    identity: Identity,
+    known: Arc<KnownCertificates>,
+    seen: RwLock<Seen>,
+    clients: Mutex<HashMap<WorkerId, reqwest::Client>>,
+    runtime: tokio::runtime::Handle,
+    left: AtomicBool,
+}
+
+struct Seen {
+    view: Arc<View>,
+    /// Where those with a lease are, and under which certificate.
+    addresses: HashMap<WorkerId, (String, Fingerprint)>,
+    ready: HashSet<WorkerId>,
+    /// Those that did not answer, and when.
+    suspects: HashMap<WorkerId, Instant>,
+    /// When the last renewal was, and when the view changed last.
+    renewed: Instant,
+    changed: Instant,
+    /// What the last load of a share took, and when it was last looked for commits to follow.
+    load: Duration,
+    looked: Instant,
+}
+
+/// What the port for the others runs on.
+pub(super) struct PeerPort {
+    handle: Handle<SocketAddr>,
+    serving: JoinHandle<std::io::Result<()>>,
+}
+
+impl PeerPort {
+    pub(super) async fn shut_down(self, grace: Duration) {
+        self.handle.graceful_shutdown(Some(grace));
+        let _ = self.serving.await;
+    }
+}
+
+impl Cluster {
+    /// Takes part: binds the port for the others and begins the lease.
+    pub(super) fn join(options: ClusterOptions) -> Result<(Arc<Self>, TcpListener), StartError> {
+        let listener = TcpListener::bind(options.listen)?;
+        listener.set_nonblocking(true)?;
+        let address = options.advertise.unwrap_or(listener.local_addr()?.to_string());
+        let identity = Identity::generate(&address).map_err(StartError::Peers)?;
+        let mut random = [0; 8];
+        shard_rlwe::fill_from_os(&mut random)
+            .map_err(|error| StartError::Peers(error.to_string()))?;
+        let id = WorkerId(u64::from_le_bytes(random));
+        let fingerprint = identity.fingerprint();
+        let me = Member { id, address, fingerprint, ready: false };
+        let now = Instant::now();
+        let seen = Seen {
+            view: Arc::new(View::new(id, [], options.replicas)),
+            addresses: HashMap::new(),
+            ready: HashSet::new(),
+            suspects: HashMap::new(),
+            renewed: now,
+            changed: now,
+            load: Duration::ZERO,
+            looked: now,
+        };
+        let cluster = Arc::new(Self {
+            members: options.members,
+            me: Mutex::new(me),
+            replicas: options.replicas,
+            renewal: options.renewal,
+            known: Arc::default(),
+            identity,
+            seen: RwLock::new(seen),
+            clients: Mutex::default(),
+            runtime: tokio::runtime::Handle::current(),
+            left: AtomicBool::new(false),
+        });
+        Ok((cluster, listener))
+    }
+
+    pub(super) fn id(&self) -> WorkerId {
+        lock(&self.me).id
+    }
+
+    /// Live values, for figures.
+    pub(super) fn levels(&self) -> ClusterLevels {
+        let seen = self.seen();
+        ClusterLevels {
+            servers: seen.view.workers().len(),
+            lease_age: seen.renewed.elapsed(),
+            load: seen.load,
+            heads_age: seen.looked.elapsed(),
+        }
+    }
+
+    /// Renews the lease, and takes note of the others. Returns whether those to count on have changed.
+    pub(super) fn renew(&self) -> Result<bool, shard_store::StoreError> {
+        let me = lock(&self.me).clone();
+        if self.left.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        let all = self.members.renew(&me, LEASE * self.renewal)?;
+        self.known.set(all.iter().map(|member| member.fingerprint));
+        let mut seen = self.seen_mut();
+        let others = || all.iter().filter(|member| member.id != me.id);
+        let addresses: HashMap<WorkerId, (String, Fingerprint)> = others()
+            .map(|member| (member.id, (member.address.clone(), member.fingerprint)))
+            .collect();
+        lock(&self.clients).retain(|id, _| addresses.contains_key(id));
+        seen.ready = others().filter(|member| member.ready).map(|member| member.id).collect();
+        // Who is gone has no lease by then; who has one is asked again.
+        seen.suspects.retain(|_, since| since.elapsed() <= (LEASE + 1) * self.renewal);
+        seen.addresses = addresses;
+        seen.renewed = Instant::now();
+        Ok(self.look(&mut seen, me.id))
+    }
+
+    /// Makes the view anew. Returns whether it is another.
+    fn look(&self, seen: &mut Seen, me: WorkerId) -> bool {
+        let counted = seen.ready.iter().filter(|id| !seen.suspects.contains_key(id)).copied();
+        let view = View::new(me, counted, self.replicas);
+        let is_other = *seen.view != view;
+        if is_other {
+            seen.view = Arc::new(view);
+            seen.changed = Instant::now();
+        }
+        is_other
+    }
+
+    /// Time in which others learn of a change, and load what they are to hold.
+    pub(super) fn handover(&self) -> Duration {
+        LEASE * self.renewal
+    }
+
+    /// Says that others may count on this server, or no longer.
+    pub(super) fn set_ready(&self, ready: bool) {
+        lock(&self.me).ready = ready;
+        if let Err(error) = self.renew() {
+            tracing::error!(%error, "the lease cannot be renewed");
+        }
+    }
+
+    /// Ends the lease.
+    pub(super) fn leave(&self) {
+        self.left.store(true, Ordering::Relaxed);
+        if let Err(error) = self.members.leave(self.id()) {
+            tracing::warn!(%error, "the lease will run out by itself");
+        }
+    }
+
+    fn seen(&self) -> std::sync::RwLockReadGuard<'_, Seen> {
+        self.seen.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn seen_mut(&self) -> std::sync::RwLockWriteGuard<'_, Seen> {
+        self.seen.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection to another server, kept.
+    fn client(&self, worker: WorkerId, of: Fingerprint) -> Result<reqwest::Client, String> {
+        if let Some(client) = lock(&self.clients).get(&worker) {
+            return Ok(client.clone());
+        }
+        let tls = self.identity.for_client(of)?;
+        let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(PART_TIMEOUT)
+            .build()
+            .map_err(|error| error.to_string())?;
+        lock(&self.clients).insert(worker, client.clone());
+        Ok(client)
+    }
+
+    /// Serves the others.
+    pub(super) fn serve(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        server: Arc<Server>,
+        workers: Workers,
+    ) -> Result<PeerPort, StartError> {
+        let tls = self.identity.for_server(self.known.clone()).map_err(StartError::Peers)?;
+        let limit = server.limits().bytes.saturating_add(UNITS_BYTES);
+        let state = Arc::new(PeerState { server, workers });
+        let application = Router::new()
+            .route("/part/{collection}", post(part))
+            .layer(DefaultBodyLimit::max(limit))
+            .with_state(state);
+        let handle = Handle::new();
+        let acceptor = RustlsAcceptor::new(RustlsConfig::from_config(tls));
+        let http = axum_server::from_tcp(listener)?.handle(handle.clone()).acceptor(acceptor);
+        let serving = tokio::spawn(http.serve(application.into_make_service()));
+        Ok(PeerPort { handle, serving })
+    }
+}
+
+impl Peers for Cluster {
+    fn view(&self) -> Arc<View> {
+        self.seen().view.clone()
+    }
+
+    fn ask(&self, worker: WorkerId, collection: &CollectionName, message: Vec<u8>) -> Asked {
+        let address = self.seen().addresses.get(&worker).cloned();
+        let known = address.ok_or_else(|| format!("{worker} has no lease"));
+        let sent = known.and_then(|(address, fingerprint)| {
+            let url = format!("https://{address}/part/{collection}");
+            let request = self.client(worker, fingerprint)?.post(url).body(message);
+            Ok(self.runtime.spawn(async move {
+                let unreachable = |error: reqwest::Error| {
+                    PeerError::Unreachable(format!("{address}: {}", innermost(&error)))
+                };
+                let response = request.send().await.map_err(unreachable)?;
+                let status = response.status();
+                let bytes = response.bytes().await.map_err(unreachable)?;
+                if status == StatusCode::OK {
+                    return Ok(bytes.to_vec());
+                }
+                match Refusal::decode(&bytes, &Limits::default()) {
+                    Ok(refusal) => Err(PeerError::Refused(refusal)),
+                    Err(_) => Err(PeerError::Unreachable(format!("{address}: status {status}"))),
+                }
+            }))
+        });
+        let runtime = self.runtime.clone();
+        Box::new(move || match sent {
+            Ok(asked) => runtime
+                .block_on(asked)
+                .unwrap_or_else(|error| Err(PeerError::Unreachable(error.to_string()))),
+            Err(why) => Err(PeerError::Unreachable(why)),
+        })
+    }
+
+    fn suspect(&self, worker: WorkerId, why: &str) {
+        tracing::warn!(%worker, why, "a server does not answer");
+        let me = self.id();
+        lock(&self.clients).remove(&worker);
+        let mut seen = self.seen_mut();
+        seen.suspects.insert(worker, Instant::now());
+        self.look(&mut seen, me);
+    }
+}
+
+struct PeerState {
+    server: Arc<Server>,
+    workers: Workers,
+}
+
+/// A part of a search that another server was asked for.
+async fn part(
+    State(state): State<Arc<PeerState>>,
+    Path(collection): Path<String>,
+    message: Bytes,
+) -> Response {
+    let refused = |refused: Refused| {
+        let mut response = refused.refusal.encode().into_response();
+        *response.status_mut() = refused.status();
+        response
+    };
+    let collection: CollectionName = match collection.parse() {
+        Ok(collection) => collection,
+        Err(error) => return refused(Refused::malformed(format!("collection {error}"))),
+    };
+    let server = state.server.clone();
+    let work = move || server.answer_for_peer(&collection, &message);
+    match state.workers.run(PART_TIMEOUT, work).await {
+        Ok((Ok(answer), _)) => answer.into_response(),
+        Ok((Err(error), _)) => refused(error.into()),
+        Err(_) => refused(Refused::busy("parts of searches at a time", None)),
+    }
+}
+
+/// Keeps the lease, follows the others and the collections, until the cluster is left.
+pub(super) fn follow(cluster: &Arc<Cluster>, server: &Arc<Server>) {
+    let (one, of) = (cluster.clone(), server.clone());
+    spawn("lease", move || keep_lease(&one, &of));
+    let (one, of) = (cluster.clone(), server.clone());
+    spawn("heads", move || follow_heads(&one, &of));
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    if let Err(error) = thread.spawn(work) {
+        tracing::error!(%error, name, "a thread cannot be started");
+    }
+}
+
+fn keep_lease(cluster: &Cluster, server: &Server) {
+    let mut divided = cluster.view();
+    let mut tidied = true;
+    while !cluster.left.load(Ordering::Relaxed) {
+        if let Err(error) = cluster.renew() {
+            tracing::error!(%error, "the lease cannot be renewed");
+        }
+        let view = cluster.view();
+        if view != divided {
+            tracing::info!(servers = view.workers().len(), "blocks are divided anew");
+            let start = Instant::now();
+            share(server, false);
+            cluster.seen_mut().load = start.elapsed();
+            (divided, tidied) = (view, false);
+        } else if !tidied && cluster.seen().changed.elapsed() > KEPT * cluster.renewal {
+            share(server, true);
+            tidied = true;
+        }
+        std::thread::sleep(cluster.renewal);
+    }
+}
+
+fn share(server: &Server, tidy: bool) {
+    for (collection, error) in server.share_all(tidy) {
+        tracing::error!(%collection, %error, "a share cannot be loaded");
+    }
+}
+
+fn follow_heads(cluster: &Cluster, server: &Server) {
+    while !cluster.left.load(Ordering::Relaxed) {
+        let moved = cluster.members.moved(LOOK * cluster.renewal);
+        // With nothing said all are looked at, now and then.
+        let some = moved.filter(|moved| !moved.is_empty());
+        for (collection, error) in server.follow(some.as_deref()) {
+            tracing::error!(%collection, %error, "a commit cannot be followed");
+        }
+        cluster.seen_mut().looked = Instant::now();
+    }
+}
+
+/// What an error comes from.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,210 @@
+//! How many machines a blind collection of a size takes, and what they cost in a year.
+//!
+//! Bytes follow from the formats, times from the constants that the comparison of ways uses, prices from a
+//! file. Nothing is measured here.
+
+use serde::{Deserialize, Serialize};
+use shard_protocol::{BlockList, Limits};
+use shard_rlwe::blind::{Choice, Link, QueryRank, Shape, ShapeError, choose_tile};
+
+use super::{OPEN_SECONDS, TAG_BYTES, WORD_SECONDS};
+
+const GB: f64 = 1e9;
+const HOURS_OF_A_YEAR: f64 = 24.0 * 365.0;
+const DAYS_OF_A_YEAR: f64 = 365.0;
+
+/// What machines, disks and traffic cost.
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    /// As of when.
+    pub date: String,
+    /// In what money.
+    pub currency: String,
+    /// A worker for an hour.
+    pub worker_hour: f64,
+    /// Its cores.
+    pub worker_cores: usize,
+    /// A GB of disk for a month.
+    pub storage_gb_month: f64,
+    /// A GB of answers that leaves the machines.
+    pub traffic_gb: f64,
+}
+
+impl Prices {
+    /// A file of placeholders, to be replaced: its prices are nobody's.
+    pub const PLACEHOLDERS: &'static str = include_str!("prices.toml");
+
+    /// Whether all of them can be.
+    pub fn are_sound(&self) -> bool {
+        let prices = [self.worker_hour, self.storage_gb_month, self.traffic_gb];
+        prices.iter().all(|price| *price >= 0.0 && price.is_finite()) && self.worker_cores > 0
+    }
+}
+
+/// What a collection is to be like.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Wanted {
+    /// Documents.
+    pub rows: usize,
+    /// Coordinates of each.
+    pub dimension: usize,
+    /// Cells, and how many of them a search asks for; all documents where there are none.
+    pub cells: Option<(usize, usize)>,
+    /// Bytes of memory of a worker.
+    pub worker_memory: f64,
+    /// Searches in a day.
+    pub searches: f64,
+    /// Megabits in a second to a client; that of the planner if `None`.
+    pub megabits: Option<f64>,
+}
+
+/// What it takes.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Capacity {
+    /// Width of tiles.
+    pub tile: usize,
+    /// Blocks, checks included.
+    pub blocks: usize,
+    /// Collections that so many blocks are divided into: a list has room for about a million.
+    pub collections: usize,
+    /// Bytes of memory for all blocks.
+    pub memory: f64,
+    /// Bytes of disk for blocks and hints.
+    pub disk: f64,
+    /// Workers: as many as hold the blocks and compute the searches.
+    pub workers: usize,
+    /// Of these, as many as memory asks for; the others are there for computing.
+    pub workers_for_memory: usize,
+    /// Bytes of a query.
+    pub bytes_up: f64,
+    /// Bytes of its answer.
+    pub bytes_down: f64,
+    /// Milliseconds of one core of the servers for a query.
+    pub server_core_ms: f64,
+    /// Milliseconds of one core of the client for a query.
+    pub client_core_ms: f64,
+    /// Bytes of hints and tags that a client comes to hold when it has asked for everything.
+    pub client_bytes: f64,
+    /// Whether an answer is within what servers send at once.
+    pub answer_fits: bool,
+    /// What a year costs.
+    pub year: Year,
+}
+
+/// What a year costs.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Year {
+    /// Machines.
+    pub workers: f64,
+    /// Disk.
+    pub storage: f64,
+    /// Answers.
+    pub traffic: f64,
+    /// All of it.
+    pub total: f64,
+}
+
+/// What a blind collection takes.
+///
+/// # Errors
+/// When there is no shape for the dimension.
+pub fn capacity(wanted: &Wanted, prices: &Prices) -> Result<Capacity, ShapeError> {
+    let (cells, probe) = wanted.cells.unwrap_or((1, 1));
+    let scored = (wanted.rows as f64 * probe as f64 / cells as f64).ceil().max(1.0) as usize;
+    let link = wanted.megabits.map_or_else(Link::default, |megabits| Link { megabits });
+    let choice = choose_tile(scored, wanted.dimension, QueryRank::One, link)?.swap_remove(0);
+    let shape = choice.shape;
+    // Every cell ends in a block that is, on the average, half empty.
+    let halves = if wanted.cells.is_some() { cells / 2 } else { 0 };
+    let of_rows = shape.blocks(wanted.rows) + halves;
+    let blocks = of_rows + cells * 2 * shape.checks();
+    let asked = blocks as f64 * probe as f64 / cells as f64;
+    let opened = of_rows as f64 * probe as f64 / cells as f64;
+    let memory = blocks as f64 * shape.block_bytes() as f64;
+    let server_core_ms = asked * words(&shape) * WORD_SECONDS * 1e3;
+    let workers_for_memory = (memory / wanted.worker_memory).ceil().max(1.0) as usize;
+    let busy = wanted.searches / 86_400.0 * server_core_ms / 1e3;
+    let for_computing = (busy / prices.worker_cores as f64).ceil() as usize;
+    let workers = workers_for_memory.max(for_computing);
+    let disk = memory + of_rows as f64 * shape.hint_bytes() as f64;
+    let bytes_down = asked * shape.answer_bytes(1) as f64;
+    Ok(Capacity {
+        tile: shape.tile(),
+        blocks,
+        collections: blocks.div_ceil(BlockList::MOST),
+        memory,
+        disk,
+        workers,
+        workers_for_memory,
+        bytes_up: Choice::of(shape, scored, link).up as f64,
+        bytes_down,
+        server_core_ms,
+        client_core_ms: opened * OPEN_SECONDS * 1e3,
+        client_bytes: of_rows as f64 * (shape.hint_bytes() + TAG_BYTES) as f64,
+        answer_fits: bytes_down <= Limits::default().bytes as f64,
+        year: year(prices, workers, disk, wanted.searches * DAYS_OF_A_YEAR * bytes_down),
+    })
+}
+
+fn words(shape: &Shape) -> f64 {
+    shape.block_bytes() as f64 / 6.0
+}
+
+fn year(prices: &Prices, workers: usize, disk: f64, answers: f64) -> Year {
+    let workers = workers as f64 * prices.worker_hour * HOURS_OF_A_YEAR;
+    let storage = disk / GB * prices.storage_gb_month * 12.0;
+    let traffic = answers / GB * prices.traffic_gb;
+    Year { workers, storage, traffic, total: workers + storage + traffic }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prices() -> Prices {
+        Prices {
+            date: "today".to_owned(),
+            currency: "EUR".to_owned(),
+            worker_hour: 2.0,
+            worker_cores: 10,
+            storage_gb_month: 0.5,
+            traffic_gb: 0.1,
+        }
+    }
+
+    fn wanted(rows: usize, cells: Option<(usize, usize)>) -> Wanted {
+        let (worker_memory, searches) = (64.0 * GB, 1e5);
+        Wanted { rows, dimension: 768, cells, worker_memory, searches, megabits: None }
+    }
+
+    #[test]
+    fn cells_take_some_memory_and_save_most_of_the_work() {
+        let all = capacity(&wanted(100_000_000, None), &prices()).unwrap();
+        let some = capacity(&wanted(100_000_000, Some((4096, 64))), &prices()).unwrap();
+        assert!(some.memory > all.memory && some.memory < 1.2 * all.memory);
+        assert!(some.server_core_ms < all.server_core_ms / 50.0);
+        assert!(some.bytes_down < all.bytes_down / 50.0);
+        assert!(some.year.total < all.year.total);
+        assert!(some.answer_fits && !all.answer_fits);
+        let busy = Wanted { searches: 1e6, ..wanted(100_000_000, None) };
+        let busy = capacity(&busy, &prices()).unwrap();
+        assert!(busy.workers > busy.workers_for_memory, "a search of everything is computing");
+        assert_eq!(some.workers_for_memory, (some.memory / (64.0 * GB)).ceil() as usize);
+        let more = capacity(&wanted(100_000_000, Some((4096, 256))), &prices()).unwrap();
+        assert!(more.server_core_ms > 3.0 * some.server_core_ms);
+    }
+
+    #[test]
+    fn a_year_is_the_sum_of_what_is_paid() {
+        let held = capacity(&wanted(1_000_000, None), &prices()).unwrap();
+        let year = &held.year;
+        assert_eq!(year.workers, held.workers as f64 * 2.0 * 8760.0);
+        assert!((year.storage - held.disk / 1e9 * 6.0).abs() < 1e-6);
+        assert!((year.total - year.workers - year.storage - year.traffic).abs() < 1e-6);
+        let ways = super::super::compare_ways(1_000_000, 768, None).unwrap();
+        assert!((held.server_core_ms / ways.blind.server_ms - 1.0).abs() < 1e-9);
+        assert_eq!(held.bytes_down as usize, ways.blind.bytes_down);
+        assert_eq!(held.memory as usize, ways.blind.server_memory);
+    }
+}
