@@ -29,7 +29,7 @@ use tempfile::TempDir;
 
 use super::arguments::{Cluster, Victim};
 use super::corpus::Corpus;
-use super::crash::mix;
+use super::crash::{mix, state};
 use super::owner::{BlindOwner, Truth};
 use super::served::{Served, Site, finished, shard};
 use balancer::Balancer;
@@ -137,7 +137,8 @@ pub fn run(arguments: &Cluster, output: &Output<'_>) -> Result<()> {
         played?;
         Ok(owner)
     })?;
-    report.lost = lost(&owner, &site, &corpus.queries)?;
+    let acknowledged = locked(&load.current).clone();
+    report.lost = lost(&owner, &acknowledged, &site, &corpus.queries)?;
     report.acknowledged = 1 + load.acknowledged.load(Ordering::Relaxed);
     report.wrong = load.wrong.load(Ordering::Relaxed);
     report.failed_after_retry = load.failed.load(Ordering::Relaxed);
@@ -210,14 +211,21 @@ fn play(site: &mut Cloud, load: &Load<'_>, arguments: &Cluster, report: &mut Rep
     Ok(())
 }
 
-/// Publishes that were acknowledged and are gone: the servers must be at the vault's commit, or be brought there
-/// by one more publish, and answer as exact search does.
-fn lost(owner: &BlindOwner, site: &Cloud, queries: &VectorSet) -> Result<usize> {
+/// Publishes that were acknowledged and are gone: the servers must be at the commit that was acknowledged last, or
+/// at the vault's where a later publish was cut off, and answer as exact search does.
+fn lost(
+    owner: &BlindOwner,
+    acknowledged: &Truth,
+    site: &Cloud,
+    queries: &VectorSet,
+) -> Result<usize> {
     let remote = site.connect()?;
-    let again = publish(&owner.vault, PublishOptions::default(), &remote, UNWATCHED);
     let truth = Truth::of(&owner.vault)?;
+    let held = state(&remote)?.commit;
+    let known = [acknowledged.collection.commit(), truth.collection.commit()];
+    let mut lost = usize::from(!held.is_some_and(|held| known.contains(&held)));
+    publish(&owner.vault, PublishOptions::default(), &remote, UNWATCHED)?;
     let searcher = BlindSearcher::new(remote, Hints::in_memory());
-    let mut lost = usize::from(again.is_err());
     for query in 0..queries.rows().min(20) {
         let query = queries.row(query);
         let answer = searcher.search(&truth.collection, query, &SearchOptions::default())?;
@@ -429,7 +437,7 @@ impl Cloud {
         self.running().map(Served::resident_bytes).collect()
     }
 
-    /// Kills what is to be killed. Returns when it was gone.
+    /// Kills what is to be killed. Returns when it was gone, or was told to go.
     fn kill(&mut self, arguments: &Cluster, round: usize) -> Result<Instant> {
         let number = round % arguments.workers;
         match arguments.kill {
@@ -442,7 +450,9 @@ impl Cloud {
                 // As an orchestrator does: no new connections, then the signal.
                 self.balancer.set(number, None);
                 let mut server = self.servers[number].take().context("a server that runs")?;
+                let told = Instant::now();
                 server.terminate(PATIENCE)?;
+                return Ok(told);
             }
             Victim::Postgres => self.postgres.kill(),
         }

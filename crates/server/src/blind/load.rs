@@ -238,11 +238,16 @@ impl Server {
         if let Some(held) = self.blocks.at(collection, epoch, commit) {
             return Ok(held);
         }
-        self.free(collection);
         let damaged = |what: String| ServerError::from(StoreError::Damaged { what });
         let list = self.block_list(collection, commit)?;
         let list = list.ok_or_else(|| damaged(format!("no list of the blocks of {commit}")))?;
-        let held = self.load(collection, commit, &list).map_err(|error| match error {
+        // Beside what is held of another commit, which mostly has the same blocks, if there is room for both.
+        let mut loaded = self.load(collection, commit, &list);
+        if let Err(ServerError::Blocks(BlockError::TooLarge { .. })) = loaded {
+            self.free(collection);
+            loaded = self.load(collection, commit, &list);
+        }
+        let held = loaded.map_err(|error| match error {
             ServerError::Blocks(error @ BlockError::TooLarge { .. }) => error.into(),
             ServerError::Blocks(error) => damaged(error.to_string()),
             other => other,
@@ -370,9 +375,15 @@ impl Server {
         if held.has(table, units) {
             return Ok(held);
         }
+        let (epoch, commit) = (held.epoch, held.commit);
+        // Whoever changes the collection may wait until nobody uses it.
+        drop(held);
         let _changing = self.blocks.change(collection);
+        let Some(held) = self.blocks.at(collection, epoch, commit) else {
+            let why = format!("{collection} has moved on from commit {commit}");
+            return Err(ServerError::Unreachable(why));
+        };
         // Another search may have loaded them meanwhile.
-        let held = self.blocks.at(collection, held.epoch, held.commit).unwrap_or(held);
         if held.has(table, units) {
             return Ok(held);
         }
@@ -390,15 +401,15 @@ impl Server {
     }
 
     /// Loads the commits that collections are at: of those named, or of all. Returns which could not be loaded,
-    /// and why.
+    /// and why; an error when the engine does not say which there are.
     #[cfg(feature = "http")]
     pub(crate) fn follow(
         &self,
         some: Option<&[CollectionName]>,
-    ) -> Vec<(CollectionName, ServerError)> {
+    ) -> Result<Vec<(CollectionName, ServerError)>, ServerError> {
         let all = match some {
-            Some(some) => Ok(some.to_vec()),
-            None => self.rows.collections(),
+            Some(some) => some.to_vec(),
+            None => self.rows.collections()?,
         };
         let follow = |collection: CollectionName| {
             let moment = self.revisions.moment();
@@ -411,7 +422,7 @@ impl Server {
             });
             followed.err().map(|error| (collection, error))
         };
-        all.unwrap_or_default().into_iter().filter_map(follow).collect()
+        Ok(all.into_iter().filter_map(follow).collect())
     }
 
     /// Loads the share of a view that is another than the one that a collection was divided by. What was held
@@ -443,7 +454,7 @@ impl Server {
 
     /// The servers among which blocks are divided now.
     fn view(&self) -> Arc<View> {
-        self.peers.as_ref().map_or_else(|| Arc::new(View::alone()), |peers| peers.view())
+        self.peers.as_ref().map_or_else(|| Arc::new(View::alone()), |peers| peers.next_view())
     }
 
     fn read_block(

@@ -34,13 +34,22 @@ pub type Asked = Box<dyn FnOnce() -> Result<Vec<u8>, PeerError>>;
 
 /// The other servers that share what is held.
 pub trait Peers: Send + Sync {
-    /// Who is counted on now.
+    /// Who is asked now.
     fn view(&self) -> Arc<View>;
 
-    /// Sends a [`PartQuery`] to another server, and returns what waits for its answer.
-    fn ask(&self, worker: WorkerId, collection: &CollectionName, message: Vec<u8>) -> Asked;
+    /// Among whom blocks are to be divided: those who are asked once everybody had time to load.
+    fn next_view(&self) -> Arc<View>;
 
-    /// Does not count on a server any more until it renews its lease.
+    /// Sends a [`PartQuery`] to another server, and returns what waits for its answer of so many bytes at most.
+    fn ask(
+        &self,
+        worker: WorkerId,
+        collection: &CollectionName,
+        message: Vec<u8>,
+        most: usize,
+    ) -> Asked;
+
+    /// Does not count on a server for a while.
     fn suspect(&self, worker: WorkerId, why: &str);
 }
 
@@ -121,7 +130,9 @@ impl Server {
                 .filter(|(worker, _)| **worker != view.me())
                 .map(|(&worker, units)| {
                     let part = PartQuery::encode(units, &message);
-                    (worker, units, peers.ask(worker, collection, part))
+                    // The answers, and what a message has besides.
+                    let most = units.len() * each * query.queries().len() + 1024;
+                    (worker, units, peers.ask(worker, collection, part, most))
                 })
                 .collect();
             let own = parts.get(&view.me()).map(|units| -> Result<(), ServerError> {

@@ -40,7 +40,8 @@ impl View {
         &self.workers
     }
 
-    pub(crate) fn me(&self) -> WorkerId {
+    /// The one that sees it.
+    pub fn me(&self) -> WorkerId {
         self.me
     }
 

@@ -31,7 +31,7 @@ use super::StartError;
 use super::metrics::ClusterLevels;
 use super::peer_tls::{Fingerprint, Identity, KnownCertificates};
 use super::refused::Refused;
-use super::workers::Workers;
+use super::workers::{NotDone, Workers};
 use crate::{Asked, PeerError, Peers, Server, View};
 
 /// How long a lease lasts after its last renewal, in times between two.
@@ -48,6 +48,9 @@ const PART_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a connection to another server may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Bytes of a refusal, at most.
+const MOST_REFUSAL: usize = 64 << 10;
 
 /// Bytes of a message from another server, besides those of a client's.
 const UNITS_BYTES: usize = 8 << 20;
@@ -76,6 +79,8 @@ impl ClusterOptions {
 pub(super) struct Cluster {
     members: Arc<dyn Members>,
     me: Mutex<Member>,
+    /// Held while a lease is renewed or ended.
+    renewing: Mutex<()>,
     replicas: usize,
     renewal: Duration,
     identity: Identity,
@@ -87,6 +92,9 @@ pub(super) struct Cluster {
 }
 
 struct Seen {
+    /// Those among whom blocks are to be divided.
+    next: Arc<View>,
+    /// Those among whom they are: whoever is asked has had time to load.
     view: Arc<View>,
     /// Where those with a lease are, and under which certificate.
     addresses: HashMap<WorkerId, (String, Fingerprint)>,
@@ -96,6 +104,8 @@ struct Seen {
     /// When the last renewal was, and when the view changed last.
     renewed: Instant,
     changed: Instant,
+    /// After a time without renewals everybody's lease has run out: until then those of before are counted on.
+    trusted: Instant,
     /// What the last load of a share took, and when it was last looked for commits to follow.
     load: Duration,
     looked: Instant,
@@ -128,19 +138,23 @@ impl Cluster {
         let fingerprint = identity.fingerprint();
         let me = Member { id, address, fingerprint, ready: false };
         let now = Instant::now();
+        let view = Arc::new(View::new(id, [], options.replicas));
         let seen = Seen {
-            view: Arc::new(View::new(id, [], options.replicas)),
+            next: view.clone(),
+            view,
             addresses: HashMap::new(),
             ready: HashSet::new(),
             suspects: HashMap::new(),
             renewed: now,
             changed: now,
+            trusted: now,
             load: Duration::ZERO,
             looked: now,
         };
         let cluster = Arc::new(Self {
             members: options.members,
             me: Mutex::new(me),
+            renewing: Mutex::default(),
             replicas: options.replicas,
             renewal: options.renewal,
             known: Arc::default(),
@@ -161,45 +175,75 @@ impl Cluster {
     pub(super) fn levels(&self) -> ClusterLevels {
         let seen = self.seen();
         ClusterLevels {
-            servers: seen.view.workers().len(),
+            servers: seen.next.workers().len(),
             lease_age: seen.renewed.elapsed(),
             load: seen.load,
             heads_age: seen.looked.elapsed(),
         }
     }
 
-    /// Renews the lease, and takes note of the others. Returns whether those to count on have changed.
-    pub(super) fn renew(&self) -> Result<bool, shard_store::StoreError> {
+    /// Renews the lease, and takes note of the others.
+    pub(super) fn renew(&self) -> Result<(), shard_store::StoreError> {
+        // One at a time: what is said last is what stays.
+        let _alone = lock(&self.renewing);
         let me = lock(&self.me).clone();
         if self.left.load(Ordering::Relaxed) {
-            return Ok(false);
+            return Ok(());
         }
-        let all = self.members.renew(&me, LEASE * self.renewal)?;
-        self.known.set(all.iter().map(|member| member.fingerprint));
+        let lease = LEASE * self.renewal;
+        let all = self.members.renew(&me, lease)?;
         let mut seen = self.seen_mut();
+        let now = Instant::now();
+        if seen.renewed.elapsed() > lease {
+            seen.trusted = now + lease;
+        }
         let others = || all.iter().filter(|member| member.id != me.id);
-        let addresses: HashMap<WorkerId, (String, Fingerprint)> = others()
+        let mut addresses: HashMap<WorkerId, (String, Fingerprint)> = others()
             .map(|member| (member.id, (member.address.clone(), member.fingerprint)))
             .collect();
+        let mut ready: HashSet<WorkerId> =
+            others().filter(|member| member.ready).map(|member| member.id).collect();
+        if now < seen.trusted {
+            let back: HashSet<WorkerId> = addresses.keys().copied().collect();
+            ready.extend(seen.ready.iter().filter(|id| !back.contains(id)));
+            for (id, address) in &seen.addresses {
+                addresses.entry(*id).or_insert_with(|| address.clone());
+            }
+        }
+        let fingerprints = addresses.values().map(|(_, fingerprint)| *fingerprint);
+        self.known.set(fingerprints.chain([me.fingerprint]));
         lock(&self.clients).retain(|id, _| addresses.contains_key(id));
-        seen.ready = others().filter(|member| member.ready).map(|member| member.id).collect();
-        // Who is gone has no lease by then; who has one is asked again.
-        seen.suspects.retain(|_, since| since.elapsed() <= (LEASE + 1) * self.renewal);
-        seen.addresses = addresses;
-        seen.renewed = Instant::now();
-        Ok(self.look(&mut seen, me.id))
+        (seen.ready, seen.addresses, seen.renewed) = (ready, addresses, now);
+        self.look(&mut seen, me.id);
+        Ok(())
     }
 
-    /// Makes the view anew. Returns whether it is another.
-    fn look(&self, seen: &mut Seen, me: WorkerId) -> bool {
+    /// Makes the next view. It is asked by once everybody had time to load, and at once where one of those that
+    /// are asked is gone.
+    fn look(&self, seen: &mut Seen, me: WorkerId) {
+        // Who is gone has no lease by then; who has one is asked again.
+        seen.suspects.retain(|_, since| since.elapsed() <= (LEASE + 1) * self.renewal);
         let counted = seen.ready.iter().filter(|id| !seen.suspects.contains_key(id)).copied();
         let view = View::new(me, counted, self.replicas);
-        let is_other = *seen.view != view;
-        if is_other {
-            seen.view = Arc::new(view);
+        if *seen.next != view {
+            seen.next = Arc::new(view);
             seen.changed = Instant::now();
         }
-        is_other
+        let is_gone = |id: &WorkerId| {
+            *id != me && (!seen.addresses.contains_key(id) || seen.suspects.contains_key(id))
+        };
+        if seen.view.workers().iter().any(is_gone) {
+            seen.view = seen.next.clone();
+        }
+    }
+
+    /// Says that what a view wants is loaded.
+    fn divided(&self, view: &Arc<View>, load: Duration) {
+        let mut seen = self.seen_mut();
+        seen.load = load;
+        seen.view = view.clone();
+        // Somebody of that view may have gone meanwhile.
+        self.look(&mut seen, view.me());
     }
 
     /// Time in which others learn of a change, and load what they are to hold.
@@ -217,6 +261,7 @@ impl Cluster {
 
     /// Ends the lease.
     pub(super) fn leave(&self) {
+        let _alone = lock(&self.renewing);
         self.left.store(true, Ordering::Relaxed);
         if let Err(error) = self.members.leave(self.id()) {
             tracing::warn!(%error, "the lease will run out by itself");
@@ -242,6 +287,10 @@ impl Cluster {
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(PART_TIMEOUT)
+            // One that is cut off does not say so.
+            .http2_keep_alive_interval(CONNECT_TIMEOUT)
+            .http2_keep_alive_timeout(2 * CONNECT_TIMEOUT)
+            .http2_keep_alive_while_idle(true)
             .build()
             .map_err(|error| error.to_string())?;
         lock(&self.clients).insert(worker, client.clone());
@@ -275,7 +324,18 @@ impl Peers for Cluster {
         self.seen().view.clone()
     }
 
-    fn ask(&self, worker: WorkerId, collection: &CollectionName, message: Vec<u8>) -> Asked {
+    fn next_view(&self) -> Arc<View> {
+        self.seen().next.clone()
+    }
+
+    fn ask(
+        &self,
+        worker: WorkerId,
+        collection: &CollectionName,
+        message: Vec<u8>,
+        most: usize,
+    ) -> Asked {
+        let most = most.max(MOST_REFUSAL);
         let address = self.seen().addresses.get(&worker).cloned();
         let known = address.ok_or_else(|| format!("{worker} has no lease"));
         let sent = known.and_then(|(address, fingerprint)| {
@@ -285,11 +345,18 @@ impl Peers for Cluster {
                 let unreachable = |error: reqwest::Error| {
                     PeerError::Unreachable(format!("{address}: {}", innermost(&error)))
                 };
-                let response = request.send().await.map_err(unreachable)?;
+                let mut response = request.send().await.map_err(unreachable)?;
                 let status = response.status();
-                let bytes = response.bytes().await.map_err(unreachable)?;
+                let mut bytes = Vec::new();
+                while let Some(more) = response.chunk().await.map_err(unreachable)? {
+                    bytes.extend_from_slice(&more);
+                    if bytes.len() > most {
+                        let why = format!("{address}: more than {most} bytes");
+                        return Err(PeerError::Unreachable(why));
+                    }
+                }
                 if status == StatusCode::OK {
-                    return Ok(bytes.to_vec());
+                    return Ok(bytes);
                 }
                 match Refusal::decode(&bytes, &Limits::default()) {
                     Ok(refusal) => Err(PeerError::Refused(refusal)),
@@ -341,15 +408,24 @@ async fn part(
     match state.workers.run(PART_TIMEOUT, work).await {
         Ok((Ok(answer), _)) => answer.into_response(),
         Ok((Err(error), _)) => refused(error.into()),
-        Err(_) => refused(Refused::busy("parts of searches at a time", None)),
+        Err(NotDone::Full | NotDone::Late) => {
+            refused(Refused::busy("parts of searches at a time", None))
+        }
+        Err(NotDone::Panicked) => {
+            tracing::warn!("the work on a part of a search panicked");
+            refused(Refused::internal("the server failed at this request"))
+        }
     }
 }
 
 /// Keeps the lease, follows the others and the collections, until the cluster is left.
 pub(super) fn follow(cluster: &Arc<Cluster>, server: &Arc<Server>) {
     let (one, of) = (cluster.clone(), server.clone());
-    spawn("lease", move || keep_lease(&one, &of));
+    spawn("share", move || keep_share(&one, &of));
     let (one, of) = (cluster.clone(), server.clone());
+    // Nothing may hold it up.
+    let lease = cluster.clone();
+    spawn("lease", move || keep_lease(&lease));
     spawn("heads", move || follow_heads(&one, &of));
 }
 
@@ -360,25 +436,32 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
     }
 }
 
-fn keep_lease(cluster: &Cluster, server: &Server) {
-    let mut divided = cluster.view();
-    let mut tidied = true;
+fn keep_lease(cluster: &Cluster) {
     while !cluster.left.load(Ordering::Relaxed) {
         if let Err(error) = cluster.renew() {
             tracing::error!(%error, "the lease cannot be renewed");
         }
-        let view = cluster.view();
-        if view != divided {
+        std::thread::sleep(cluster.renewal);
+    }
+}
+
+/// Loads what this server is to hold, whenever the others change, and lets go of the rest when nobody counts on it.
+fn keep_share(cluster: &Cluster, server: &Server) {
+    let mut divided = cluster.next_view();
+    let mut tidied = true;
+    while !cluster.left.load(Ordering::Relaxed) {
+        let view = cluster.next_view();
+        if view != divided || view != cluster.view() {
             tracing::info!(servers = view.workers().len(), "blocks are divided anew");
             let start = Instant::now();
             share(server, false);
-            cluster.seen_mut().load = start.elapsed();
+            cluster.divided(&view, start.elapsed());
             (divided, tidied) = (view, false);
         } else if !tidied && cluster.seen().changed.elapsed() > KEPT * cluster.renewal {
             share(server, true);
             tidied = true;
         }
-        std::thread::sleep(cluster.renewal);
+        std::thread::sleep(cluster.renewal / 4);
     }
 }
 
@@ -393,10 +476,15 @@ fn follow_heads(cluster: &Cluster, server: &Server) {
         let moved = cluster.members.moved(LOOK * cluster.renewal);
         // With nothing said all are looked at, now and then.
         let some = moved.filter(|moved| !moved.is_empty());
-        for (collection, error) in server.follow(some.as_deref()) {
-            tracing::error!(%collection, %error, "a commit cannot be followed");
+        match server.follow(some.as_deref()) {
+            Ok(failed) => {
+                for (collection, error) in failed {
+                    tracing::error!(%collection, %error, "a commit cannot be followed");
+                }
+                cluster.seen_mut().looked = Instant::now();
+            }
+            Err(error) => tracing::error!(%error, "collections cannot be looked at"),
         }
-        cluster.seen_mut().looked = Instant::now();
     }
 }
 

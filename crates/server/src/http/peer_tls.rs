@@ -76,6 +76,9 @@ impl Identity {
             .with_single_cert(vec![self.certificate.clone()], self.key())
             .map_err(|error| error.to_string())?;
         config.alpn_protocols = vec![b"h2".to_vec()];
+        // A resumed session would not show its certificate again.
+        config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
         Ok(Arc::new(config))
     }
 }
@@ -203,5 +206,77 @@ impl ClientCertVerifier for Certificates {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::{ClientConnection, ServerConnection};
+
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity::generate("127.0.0.1:1").unwrap()
+    }
+
+    /// Whether a client reaches a server, each carrying the other's bytes until nobody has any.
+    fn reaches(client: ClientConfig, server: Arc<ServerConfig>) -> bool {
+        let name = ServerName::try_from("127.0.0.1").unwrap();
+        let mut client = ClientConnection::new(Arc::new(client), name).unwrap();
+        let mut server = ServerConnection::new(server).unwrap();
+        for _ in 0..8 {
+            let mut bytes = Vec::new();
+            client.write_tls(&mut bytes).unwrap();
+            let mut from = &bytes[..];
+            while !from.is_empty() {
+                server.read_tls(&mut from).unwrap();
+            }
+            let taken = server.process_new_packets().is_ok();
+            let mut bytes = Vec::new();
+            server.write_tls(&mut bytes).unwrap();
+            let mut from = &bytes[..];
+            while !from.is_empty() {
+                client.read_tls(&mut from).unwrap();
+            }
+            if !taken || client.process_new_packets().is_err() {
+                return false;
+            }
+        }
+        !client.is_handshaking() && !server.is_handshaking()
+    }
+
+    #[test]
+    fn both_sides_show_a_certificate_that_a_lease_carries_or_there_is_no_connection() {
+        let (server, known, stranger) = (identity(), identity(), identity());
+        let leases = Arc::new(KnownCertificates::of([known.fingerprint()]));
+        let serve = || server.for_server(leases.clone()).unwrap();
+        assert!(reaches(known.for_client(server.fingerprint()).unwrap(), serve()));
+        assert!(!reaches(stranger.for_client(server.fingerprint()).unwrap(), serve()));
+        // Another server than the one that was to be reached.
+        assert!(!reaches(known.for_client(stranger.fingerprint()).unwrap(), serve()));
+        // No certificate at all.
+        let mut bare = known.for_client(server.fingerprint()).unwrap();
+        bare.client_auth_cert_resolver = Arc::new(NoCertificate);
+        assert!(!reaches(bare, serve()));
+        // A lease that has ended.
+        leases.set([]);
+        assert!(!reaches(known.for_client(server.fingerprint()).unwrap(), serve()));
+    }
+
+    #[derive(Debug)]
+    struct NoCertificate;
+
+    impl rustls::client::ResolvesClientCert for NoCertificate {
+        fn resolve(
+            &self,
+            _: &[&[u8]],
+            _: &[SignatureScheme],
+        ) -> Option<Arc<rustls::sign::CertifiedKey>> {
+            None
+        }
+
+        fn has_certs(&self) -> bool {
+            false
+        }
     }
 }

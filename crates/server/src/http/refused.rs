@@ -94,7 +94,14 @@ impl From<ServerError> for Refused {
         if unavailable {
             tracing::warn!(%error, "the engine is not there");
         }
-        Self { refusal: error.refusal(), retry_after: unavailable.then_some(ENGINE_SECONDS) }
+        let retry_after = match &error {
+            _ if unavailable => Some(ENGINE_SECONDS),
+            // Others load meanwhile.
+            ServerError::Unreachable(_) => Some(RETRY_SECONDS),
+            ServerError::Peer(refusal) if refusal.code == RefusalCode::Busy => Some(RETRY_SECONDS),
+            _ => None,
+        };
+        Self { refusal: error.refusal(), retry_after }
     }
 }
 
