@@ -63,6 +63,15 @@ impl Fresh {
         Self { rows, directory: Some(directory) }
     }
 
+    /// The file of the only object.
+    #[cfg(feature = "objects")]
+    fn only_object(&self) -> std::path::PathBuf {
+        let first = |folder: &std::path::Path| {
+            std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path()
+        };
+        first(&first(self.directory.as_ref().unwrap().path()))
+    }
+
     /// Objects that are there.
     #[cfg(feature = "objects")]
     fn objects(&self) -> usize {
