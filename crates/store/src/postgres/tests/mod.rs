@@ -3,6 +3,7 @@
 #[cfg(feature = "objects")]
 mod failing;
 mod hosts;
+mod members;
 mod opening;
 #[cfg(feature = "objects")]
 mod sweeping;
