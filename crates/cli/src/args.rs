@@ -365,7 +365,8 @@ pub struct Search {
     /// Candidates that are scored under encryption [default: the vault's; 40 with `--baseline global`]
     #[arg(long, value_name = "K", value_parser = positive)]
     pub candidates: Option<usize>,
-    /// Cells whose documents are considered [default: all; the vault's own number where it is blind]
+    /// Cells whose documents are considered [default: all; where the vault is blind its own number, and
+    /// all with `--where`]
     #[arg(long, value_name = "CELLS", value_parser = positive)]
     pub probe: Option<usize>,
     #[command(flatten)]

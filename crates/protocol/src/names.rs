@@ -171,8 +171,9 @@ impl BlobName {
         [PAGE, RECORD_HINT, RECORDS].iter().any(|prefix| self.0.starts_with(prefix))
     }
 
-    /// Whether it is named by what it holds, and so never changes: a block, a page of records, or a hint of
-    /// either.
+    /// Whether it is a block, a page of records, or a hint of either: what an object store holds as an object,
+    /// however short. What such a name stands for never changes, nor do the bytes of blocks and pages; a
+    /// hint that is sealed again has a fresh nonce, and so other bytes under the same name.
     pub fn is_immutable(&self) -> bool {
         [BLOCK, HINT, PAGE, RECORD_HINT].iter().any(|prefix| self.0.starts_with(prefix))
     }

@@ -15,6 +15,7 @@ use super::{BlindCollection, BlockPlaces, contradiction};
 use crate::collection::unusable;
 use crate::error::ClientError;
 use crate::payload::{PayloadError, Reader, Writer};
+use crate::search::SearchOptions;
 use crate::settings::{CellCount, Settings};
 use crate::vault::{Slot, Snapshot};
 
@@ -56,6 +57,13 @@ impl BlindCells {
     /// How many a search asks for unless it says so.
     pub fn probe(&self) -> usize {
         self.probe
+    }
+
+    /// How many a search with these options asks for. With a filter, all unless it says so: what matches may
+    /// lie anywhere, and none of it is to be missing without a word.
+    fn probe_of(&self, options: &SearchOptions) -> usize {
+        let default = if options.filter.is_some() { self.count() } else { self.probe };
+        options.probe.unwrap_or(default)
     }
 
     /// The cell of every row of a row-major matrix.
@@ -162,11 +170,6 @@ impl BlindCollection {
         self.cell_rows[cell as usize]
     }
 
-    /// Cells that hold documents.
-    fn filled_cells(&self) -> usize {
-        self.cell_rows.iter().filter(|rows| **rows > 0).count()
-    }
-
     /// The cells that hold blocks, in ascending order.
     pub(super) fn used_cells(&self) -> Vec<u32> {
         (0..)
@@ -176,24 +179,26 @@ impl BlindCollection {
             .collect()
     }
 
-    /// The cells that a search for a query asks for: so many of those with documents, the most promising
+    /// The cells that a search for a query asks for: so many of those with blocks, the most promising
     /// ones, in ascending order. `None` where that is all of them.
     pub fn nearest_cells(&self, query: &[f32], probe: usize) -> Option<Vec<u32>> {
         let cells = self.cells.as_ref()?;
-        if probe >= self.filled_cells() {
+        if probe >= self.used_cells().len() {
             return None;
         }
-        let nearest = cells.in_order(query).into_iter().filter(|&cell| self.rows_of(cell) > 0);
+        // The server knows which cells have blocks, and not which of them have documents.
+        let has_blocks = |cell: &u32| !self.blocks_of(*cell).is_empty();
+        let nearest = cells.in_order(query).into_iter().filter(has_blocks);
         let mut nearest: Vec<u32> = nearest.take(probe.max(1)).collect();
         nearest.sort_unstable();
         Some(nearest)
     }
 
     /// What queries of one message ask for together.
-    pub(super) fn asked(&self, queries: &[&[f32]], probe: Option<usize>) -> Asked {
+    pub(super) fn asked(&self, queries: &[&[f32]], options: &SearchOptions) -> Asked {
         let all = || Asked { cells: self.used_cells(), is_some: false };
         let Some(cells) = &self.cells else { return all() };
-        let probe = probe.unwrap_or(cells.probe);
+        let probe = cells.probe_of(options);
         let each: Option<Vec<Vec<u32>>> =
             queries.iter().map(|query| self.nearest_cells(query, probe)).collect();
         let Some(each) = each else { return all() };
@@ -203,9 +208,9 @@ impl BlindCollection {
         Asked { cells, is_some: true }
     }
 
-    /// Whether a search that asks for so many cells asks for all of them, whatever its query.
-    pub(super) fn asks_for_all(&self, probe: Option<usize>) -> bool {
+    /// Whether a search with these options asks for all cells, whatever its query.
+    pub(super) fn asks_for_all(&self, options: &SearchOptions) -> bool {
         let cells = self.cells.as_ref();
-        cells.is_none_or(|cells| probe.unwrap_or(cells.probe) >= self.filled_cells())
+        cells.is_none_or(|cells| cells.probe_of(options) >= self.used_cells().len())
     }
 }

@@ -41,6 +41,9 @@ pub(crate) struct BlindChange<'v> {
     freed: Vec<u32>,
     /// Records by id; `None` takes one away.
     records: Vec<(String, GivenRecord)>,
+    /// Records that documents take along to another cell. They are as they were: a merge that repeats this
+    /// change does not repeat them.
+    carried: Vec<(String, GivenRecord)>,
     encoder: Option<EncoderNote>,
 }
 
@@ -72,6 +75,7 @@ impl<'v> BlindChange<'v> {
             deleted: Vec::new(),
             freed: Vec::new(),
             records: Vec::new(),
+            carried: Vec::new(),
             encoder: None,
         })
     }
@@ -240,7 +244,8 @@ impl<'v> BlindChange<'v> {
             return Ok(());
         }
         self.carry_records()?;
-        let wanted: HashSet<&str> = self.records.iter().map(|(id, _)| id.as_str()).collect();
+        let given = || self.records.iter().chain(&self.carried);
+        let wanted: HashSet<&str> = given().map(|(id, _)| id.as_str()).collect();
         let mut rows: HashMap<&str, u32> =
             self.collection.ids().map(|(row, id)| (id, row)).collect();
         let per_block = self.collection.shape().rows_per_block();
@@ -255,7 +260,7 @@ impl<'v> BlindChange<'v> {
             }
         }
         // Those of unknown ids were refused.
-        let given = self.records.iter().map(|(id, record)| (rows[id.as_str()], record.as_ref()));
+        let given = given().map(|(id, record)| (rows[id.as_str()], record.as_ref()));
         let left = self.moved.iter().map(|(_, row)| row);
         let freed = self.freed.iter().chain(left).map(|&row| (row, None));
         let changes = freed.chain(given.map(|(row, record)| (row, record.map(|bytes| &bytes[..]))));
@@ -269,9 +274,7 @@ impl<'v> BlindChange<'v> {
         let (ids, rows): (Vec<usize>, Vec<u32>) = self.moved.iter().filter(stays).copied().unzip();
         let held = read_records(self.transaction.before(), &self.collection, &rows)?;
         let carried = ids.into_iter().zip(held).filter(|(_, record)| record.is_some());
-        let carried: Vec<(String, GivenRecord)> =
-            carried.map(|(at, record)| (self.incoming[at].clone(), record)).collect();
-        self.records.extend(carried);
+        self.carried = carried.map(|(at, record)| (self.incoming[at].clone(), record)).collect();
         Ok(())
     }
 

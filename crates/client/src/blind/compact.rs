@@ -23,8 +23,8 @@ pub struct Compacted {
 
 /// Moves the rows of a blind collection together, those of every cell in the order of their places, so that
 /// it has as few blocks as its rows need. Every block is then written anew, with a grid for the rows that are
-/// there; so the next publish replaces all of them, and says nothing of where rows had gone. Where no
-/// block would go, nothing changes.
+/// there; so the next publish replaces all of them, and says nothing of where rows had gone, except, where
+/// there are cells, how many blocks each of them lost. Where no block would go, nothing changes.
 ///
 /// # Errors
 /// When the vault is empty, rotated, a query vault or being written to, or the disk refuses. Nothing

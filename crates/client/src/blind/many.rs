@@ -38,8 +38,7 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         // Rather a message for every thread than one that is full.
         let share = queries.rows().div_ceil(parallel.max(1)).max(1);
         // Queries that ask for some cells ask for different ones.
-        let most =
-            if collection.asks_for_all(options.probe) { most_together(collection) } else { 1 };
+        let most = if collection.asks_for_all(options) { most_together(collection) } else { 1 };
         let together = most.min(share);
         let search = |rows: Range<usize>| {
             let queries: Vec<&[f32]> = rows.map(|row| queries.row(row)).collect();

@@ -123,7 +123,7 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         let allowed = options.filter.as_ref().map(|filter| collection.matching(filter));
         let allowed = allowed.transpose()?;
         let mut cost = Cost::default();
-        let Asked { cells, is_some } = collection.asked(queries, options.probe);
+        let Asked { cells, is_some } = collection.asked(queries, options);
         cost.candidates = cells.iter().map(|&cell| collection.rows_of(cell)).sum();
         cost.active_cells = if is_some { cells.len() } else { 0 };
         let ready = self.ready(collection, &mut cost)?;

@@ -28,11 +28,13 @@ pub struct SearchOptions {
     /// Documents to return.
     pub top: usize,
     /// Which documents may be returned, by their fields; of a blind collection only. The best of those
-    /// that it holds of are returned, and the server learns nothing of it.
+    /// that it holds of are returned, and the server learns nothing of it, except that a search with cells
+    /// asks for all of them unless `probe` says how many.
     pub filter: Option<Filter>,
     /// Length of the shortlist; the model's own when `None`.
     pub candidates: Option<usize>,
-    /// Cells whose rows are looked at; all when `None`.
+    /// Cells whose rows are looked at; when `None`, all of a rotated collection, and of a blind one as many as
+    /// its owner chose, or all where there is a filter.
     pub probe: Option<usize>,
     /// How vectors lie in ciphertexts.
     pub layout: LayoutChoice,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use shard_client::remote::pull;
 use shard_client::vault::KdfCost;
 use shard_client::{
-    BlindCollection, BlindSearcher, CellCount, ClientError, Hints, SearchOptions, Settings,
-    Transport, UNWATCHED, compact, export_query_vault,
+    BlindCollection, BlindSearcher, CellCount, ClientError, Filter, Hints, Record, SearchOptions,
+    Settings, Transport, UNWATCHED, compact, export_query_vault, set_records,
 };
 use shard_protocol::{
     BlindAnswer, BlindQuery, BlobName, CollectionName, Limits, MessageKind, message_kind,
@@ -99,6 +99,60 @@ fn a_search_names_its_cells_unless_it_asks_for_all() {
     searcher.search_many(&collection, &queries, &options, 1, each).unwrap();
     assert!(rows.into_iter().eq(0..8));
     assert_eq!(asked.lock().unwrap().len(), 8);
+}
+
+/// A document that matches may be in any cell.
+#[test]
+fn a_search_with_a_filter_asks_for_all_cells_unless_told_how_many() {
+    let (served, mut owner) = published_in_cells();
+    let ids: Vec<String> = collection(&owner).ids().map(|(_, id)| id.to_owned()).collect();
+    let record = |id: &String| Record { id: id.clone(), bytes: b"{\"kind\":1}".to_vec() };
+    let given = ids.iter().map(record).collect();
+    set_records(&mut owner.vault, given, &mut owner.rng).unwrap();
+    owner.publish(&*served).unwrap();
+    let held = collection(&owner);
+    let asked = std::sync::Mutex::new(Vec::new());
+    let searcher = searcher(Watched { served: &served, asked: &asked });
+    let filter = Some(Filter::Exists { field: "kind".to_owned() });
+    let options = SearchOptions { probe: None, filter, ..probing(1) };
+    let queries = owner.queries(3);
+    let query = queries.row(0);
+    let answer = searcher.search(&held, query, &options).unwrap();
+    assert_eq!(answer.hits.len(), ids.len());
+    assert_exact_in(&answer, query, &owner, None);
+    assert_eq!(asked.lock().unwrap().pop().unwrap(), None);
+    let some = SearchOptions { probe: Some(2), ..options.clone() };
+    let answer = searcher.search(&held, query, &some).unwrap();
+    assert!(answer.hits.len() < ids.len());
+    assert_eq!(asked.lock().unwrap().pop().unwrap(), held.nearest_cells(query, 2));
+    let each = |_: usize, answer: shard_client::Answer| {
+        assert_eq!(answer.hits.len(), ids.len());
+        std::ops::ControlFlow::Continue(())
+    };
+    searcher.search_many(&held, &queries, &options, 1, each).unwrap();
+    assert_eq!(asked.lock().unwrap().split_off(0), [None], "one message");
+}
+
+/// A cell that lost its documents keeps its blocks until a compaction, and is asked for like the others.
+#[test]
+fn a_cell_whose_documents_are_gone_is_asked_for_while_it_has_blocks() {
+    let (served, mut owner) = published_in_cells();
+    let held = collection(&owner);
+    let blocks = held.blocks_of(0).iter().map(|&block| &held.blocks()[block as usize]);
+    let gone: Vec<String> =
+        blocks.flat_map(|block| block.ids().flatten()).map(str::to_owned).collect();
+    gone.iter().for_each(|id| owner.delete(id));
+    owner.publish(&*served).unwrap();
+    let held = collection(&owner);
+    let asks = |held: &BlindCollection, query: &[f32]| held.nearest_cells(query, 3);
+    assert_eq!((held.rows_of(0), held.blocks_of(0).is_empty()), (0, false));
+    let queries = owner.queries(40);
+    let mut rows = (0..40).map(|row| queries.row(row));
+    let query = rows.find(|query| asks(&held, query).unwrap().contains(&0)).unwrap();
+    let answer = searcher(&*served).search(&held, query, &probing(3)).unwrap();
+    assert_exact_in(&answer, query, &owner, asks(&held, query).as_deref());
+    compact(&mut owner.vault, UNWATCHED, &mut owner.rng).unwrap();
+    assert_eq!(asks(&collection(&owner), query), None, "three are left");
 }
 
 /// Writes down which cells queries name.

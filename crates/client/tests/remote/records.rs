@@ -6,12 +6,12 @@ use shard_client::remote::{PublishOptions, publish, pull};
 use shard_client::vault::KdfCost;
 use shard_client::{
     BlindCollection, BlindSearcher, ClientError, FetchWay, Hints, Record, Transport, UNWATCHED,
-    export_query_vault, set_records, stored_records,
+    export_query_vault, set_records, stored_documents, stored_records,
 };
 use shard_protocol::{BlobName, CollectionName, MessageKind};
 
 use crate::blind::{collection, searcher};
-use crate::blind_lies::{Liar, add};
+use crate::blind_lies::{Liar, add, published_in_cells};
 use crate::blind_publish::change;
 use crate::support::Served;
 use crate::vaults::{Owner, unlock};
@@ -47,6 +47,12 @@ fn assert_fetched(served: &Served, collection: &BlindCollection, ids: &[&str], m
     for way in [FetchWay::Private, FetchWay::Direct] {
         assert!(fetch(served, collection, ids, way).unwrap() == expected, "{way:?}");
     }
+}
+
+/// The vector of a document.
+fn stored(owner: &Owner, id: &str) -> Vec<f32> {
+    let (ids, vectors) = stored_documents(&owner.vault).unwrap();
+    vectors.row(ids.iter().position(|held| held == id).unwrap()).to_vec()
 }
 
 fn names(served: &Served, prefix: &str) -> Vec<BlobName> {
@@ -255,4 +261,38 @@ fn two_copies_that_changed_records_merge() {
     assert_fetched(&served, &collection(&two), &["1", "2", "3", "4"], &model);
     let stored = stored_records(&two.vault).unwrap();
     assert_eq!(stored.len(), 4);
+}
+
+/// A record that a document takes along to another cell is not a change of the record.
+#[test]
+fn a_document_that_moved_to_another_cell_keeps_the_record_of_the_other_copy() {
+    for mover_pulls in [true, false] {
+        let (served, mut one) = published_in_cells();
+        let mut model = Model::new();
+        set(&mut one, &mut model, &[("1", 10), ("2", 20)]);
+        one.publish(&*served).unwrap();
+        let mut two = one.copy(9);
+        let cell = |owner: &Owner| {
+            let held = collection(owner);
+            let block = |number: &u32| held.blocks()[*number as usize].ids();
+            let has =
+                |cell: &u32| held.blocks_of(*cell).iter().flat_map(block).any(|id| id == Some("1"));
+            (0..4).find(has).unwrap()
+        };
+        let before = cell(&one);
+        while cell(&one) == before {
+            one.put("1");
+        }
+        let moved = stored(&one, "1");
+        set(&mut two, &mut model, &[("1", 1500)]);
+        let (first, second) = if mover_pulls { (&mut two, &mut one) } else { (&mut one, &mut two) };
+        first.publish(&*served).unwrap();
+        pull(&mut second.vault, &*served, UNWATCHED, &mut second.rng).unwrap();
+        second.publish(&*served).unwrap();
+        pull(&mut first.vault, &*served, UNWATCHED, &mut first.rng).unwrap();
+        for owner in [&one, &two] {
+            assert_eq!(stored(owner, "1"), moved, "mover pulls: {mover_pulls}");
+            assert_fetched(&served, &collection(owner), &["1", "2"], &model);
+        }
+    }
 }

@@ -23,8 +23,12 @@
 //! - So a deviation in cell `c` passes the checks of `c` with the chance that the module's first paragraphs
 //!   state for a whole collection, whatever happens in other cells. An answer that is false anywhere is false
 //!   in some cell, and passes only if that one passes: asking for more cells does not add to the chance.
-//! - Swapping blocks between two asked cells is a deviation in both; a cell left out or answered twice is an
-//!   answer of another length, which is refused before it is looked at.
+//! - Swapping blocks between two asked cells is a deviation in both. So is a cell that is answered in place of
+//!   another: with as many blocks it is a deviation of each of them, which the check finds, and with more or
+//!   fewer, like a cell left out, an answer of another length, which is refused before it is looked at.
+//! - Every cell has two sets, and so bears two alarms. A server that tries its luck with every cell of a commit
+//!   has twice as many tries as there are cells: with 4,096 of them one passes with a chance of about `2^-29`,
+//!   where a single try has `2^-42`.
 //! - The tolerance follows the number of blocks of the cell, not of the collection, so it is smaller.
 //!
 //! The client takes nothing of an answer unless all asked cells pass, and it retires the sets of all of them

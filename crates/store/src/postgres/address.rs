@@ -27,7 +27,7 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 /// A connection string, `postgres://user:password@host1,host2/database?sslmode=verify-full`.
 ///
 /// Of several hosts the one that takes writes is used. Of the modes of TLS, `disable` uses none, `prefer`
-/// (the default where all hosts are this machine; none on its sockets) and `require` (the default elsewhere) check the server's
+/// (the default where all hosts are this machine; none where all are its sockets) and `require` (the default elsewhere) check the server's
 /// certificate where TLS is used, as `verify-full` does; `sslrootcert` names a file of authorities in place
 /// of the platform's. A password that it lacks may be given beside it. Printed, it is the hosts and the
 /// database.
@@ -74,9 +74,10 @@ impl DatabaseAddress {
         let default = if is_local(&config) { SslMode::Prefer } else { SslMode::Require };
         // PostgreSQL has no TLS on sockets of one machine.
         #[cfg(unix)]
-        let default = match config.get_hosts() {
-            [Host::Unix(_), ..] => SslMode::Disable,
-            _ => default,
+        let default = if config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_))) {
+            SslMode::Disable
+        } else {
+            default
         };
         config
             .ssl_mode(mode.unwrap_or(default))
@@ -165,16 +166,18 @@ fn wrong(what: &str) -> StoreError {
     StoreError::Engine { doing: "read the address of the database", reason: what.to_owned() }
 }
 
-/// Whether every host is this machine.
+/// Whether every host is this machine, by its name and by the address that is given for it.
 fn is_local(config: &Config) -> bool {
-    config.get_hosts().iter().all(|host| match host {
-        Host::Tcp(name) => {
-            let address = name.parse::<std::net::IpAddr>();
-            name == "localhost" || address.is_ok_and(|address| address.is_loopback())
-        }
-        #[cfg(unix)]
-        Host::Unix(_) => true,
-    })
+    let addresses_are_local = config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback);
+    addresses_are_local
+        && config.get_hosts().iter().all(|host| match host {
+            Host::Tcp(name) => {
+                let address = name.parse::<std::net::IpAddr>();
+                name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+            }
+            #[cfg(unix)]
+            Host::Unix(_) => true,
+        })
 }
 
 impl fmt::Display for DatabaseAddress {
@@ -212,6 +215,21 @@ mod tests {
         assert_eq!(format!("{address:?}"), "DatabaseAddress(one,two/db)");
         for local in ["postgres://me@localhost/db", "postgres://me@127.0.0.1/db"] {
             assert_eq!(parsed(local).unwrap().config.get_ssl_mode(), SslMode::Prefer);
+        }
+        for elsewhere in [
+            "postgres://me@localhost/db?hostaddr=10.0.0.5",
+            "postgres://me@%2Frun%2Fpg,db.example.com/db",
+        ] {
+            let mode = parsed(elsewhere).unwrap().config.get_ssl_mode();
+            assert_eq!(mode, SslMode::Require, "{elsewhere}");
+        }
+        #[cfg(unix)]
+        for (local, mode) in [
+            ("postgres://me@localhost/db?hostaddr=127.0.0.1", SslMode::Prefer),
+            ("postgres://me@%2Frun%2Fpg,localhost/db", SslMode::Prefer),
+            ("postgres://me@%2Frun%2Fpg,%2Frun%2Fother/db", SslMode::Disable),
+        ] {
+            assert_eq!(parsed(local).unwrap().config.get_ssl_mode(), mode, "{local}");
         }
         let address = parsed("postgres://me@host/db?sslmode=verify-full&sslrootcert=%2Fa%20b");
         let address = address.unwrap();

@@ -47,7 +47,7 @@ pub(super) enum Content<'a> {
     /// In an object that was written and is noted as loose.
     #[cfg_attr(not(feature = "objects"), expect(dead_code, reason = "made with objects only"))]
     Written(ObjectKey),
-    /// In the object that the blob names already.
+    /// In the object that the blob names already, and that is there.
     #[cfg_attr(not(feature = "objects"), expect(dead_code, reason = "made with objects only"))]
     Kept(ObjectKey),
 }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use shard_protocol::CollectionName;
-use tokio_postgres::AsyncMessage;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_postgres::{AsyncMessage, Client, Connection};
 
 use super::address::Tls;
 use super::{DatabaseAddress, HEADS, PostgresRows};
@@ -21,9 +22,11 @@ const TOGETHER: usize = 4096;
 
 const RENEWING: &str = "renew a lease";
 
-/// Ends the leases of others that have run out, renews one, and names all that are left.
+/// Deletes the leases of others that ran out more than a minute ago, renews one, and names all that have not
+/// run out.
 const RENEW: &str = "\
-    WITH gone AS (DELETE FROM shard.workers WHERE expires < now() AND id <> $1), \
+    WITH gone AS (DELETE FROM shard.workers \
+        WHERE expires < now() - interval '1 minute' AND id <> $1), \
     mine AS ( \
         INSERT INTO shard.workers (id, address, certificate, ready, expires) \
         VALUES ($1, $2, $3, $4, now() + $5 * interval '1 millisecond') \
@@ -41,7 +44,7 @@ pub(super) struct Listening(Mutex<Option<Receiver<Told>>>);
 enum Told {
     /// A collection moved on.
     Moved(CollectionName),
-    /// The connection was lost, or has just been made: something may have been missed.
+    /// The channel is listened to from now on, or no longer: something may have been missed.
     Missed,
 }
 
@@ -99,27 +102,51 @@ impl Members for PostgresRows {
 /// Listens on a connection of its own until nobody wants to hear of it, and connects again when it is lost.
 async fn listen(address: DatabaseAddress, tls: Tls, told: Sender<Told>) {
     loop {
-        if let Ok((client, mut link)) = address.config().connect(tls.clone()).await {
-            let asked = tokio::spawn(async move {
-                let listening = client.batch_execute(&format!("LISTEN {HEADS}")).await;
-                // In the task's result it lives as long as the task is remembered, and with it the connection.
-                (client, listening)
-            });
-            if told.send(Told::Missed).is_err() {
-                return;
-            }
-            while let Some(Ok(message)) = poll_fn(|context| link.poll_message(context)).await {
-                let AsyncMessage::Notification(notification) = message else { continue };
-                let heard = notification.payload().parse().map_or(Told::Missed, Told::Moved);
-                if told.send(heard).is_err() {
-                    return;
-                }
-            }
-            asked.abort();
+        if let Ok((client, mut link)) = address.config().connect(tls.clone()).await
+            && hear(&client, &mut link, &told).await.is_err()
+        {
+            return;
         }
         tokio::time::sleep(PAUSE).await;
         if told.send(Told::Missed).is_err() {
             return;
+        }
+    }
+}
+
+/// Asks to listen and tells what is heard until the connection is lost or does not listen. Fails when nobody
+/// wants to hear of it.
+async fn hear<S, T>(
+    client: &Client,
+    link: &mut Connection<S, T>,
+    told: &Sender<Told>,
+) -> Result<(), SendError<Told>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let ask = format!("LISTEN {HEADS}");
+    let mut asked = std::pin::pin!(client.batch_execute(&ask));
+    let mut listens = false;
+    loop {
+        let message = tokio::select! {
+            answer = &mut asked, if !listens => {
+                if answer.is_err() {
+                    return Ok(());
+                }
+                listens = true;
+                // What happened until now was not heard.
+                told.send(Told::Missed)?;
+                continue;
+            }
+            message = poll_fn(|context| link.poll_message(context)) => message,
+        };
+        match message {
+            Some(Ok(AsyncMessage::Notification(heard))) => {
+                told.send(heard.payload().parse().map_or(Told::Missed, Told::Moved))?;
+            }
+            Some(Ok(_)) => {}
+            Some(Err(_)) | None => return Ok(()),
         }
     }
 }

@@ -21,7 +21,7 @@ use super::errors::{innermost, late};
 use super::{PATIENCE, PostgresRows};
 use crate::StoreError;
 
-/// Longer blobs are objects, and so are those that are named by what they hold, however short.
+/// Longer blobs are objects, and so are blocks, pages of records and hints of either, however short.
 pub(super) const INLINE_BYTES: usize = 64 << 10;
 
 /// Objects that one put writes at a time.
@@ -56,6 +56,11 @@ impl Objects {
         let url = Url::parse(address).map_err(|error| wrong(format!("its address: {error}")))?;
         if url.password().is_some() || !url.username().is_empty() {
             return Err(wrong("credentials come from the environment, not the address".to_owned()));
+        }
+        // A query may hold a signature, so it is not repeated.
+        if url.query().is_some() || url.fragment().is_some() {
+            let reason = "its address has a query or a fragment, which has no place in it";
+            return Err(wrong(reason.to_owned()));
         }
         let shown = url.to_string();
         let failed = |error: Error| wrong(format!("{shown}: {}", innermost(&error)));
@@ -136,6 +141,17 @@ impl Objects {
         Ok(Some(bytes.into()))
     }
 
+    /// Whether there is an object of so many bytes.
+    async fn has(&self, key: &ObjectKey, length: u64) -> Result<bool, StoreError> {
+        let path = self.path(key);
+        let head = self.store.head(&path);
+        match timeout(PATIENCE, head).await.map_err(|_| late(READING))? {
+            Ok(there) => Ok(there.size == length),
+            Err(Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(failed(READING, &error)),
+        }
+    }
+
     async fn write(&self, key: &ObjectKey, bytes: &[u8]) -> Result<(), StoreError> {
         let path = self.path(key);
         let write = self.store.put(&path, bytes.to_vec().into());
@@ -185,7 +201,7 @@ impl PostgresRows {
             .iter()
             .map(|&(name, sealed)| put(name, sealed, is_object(name, sealed).then(|| hash(sealed))))
             .collect();
-        self.keep_those_that_are_there(collection, &mut puts).await?;
+        self.keep_those_that_are_there(objects, collection, &mut puts).await?;
         let new: Vec<(ObjectKey, &[u8])> = puts
             .iter()
             .zip(blobs)
@@ -214,9 +230,11 @@ impl PostgresRows {
         Ok(puts)
     }
 
-    /// Blobs that name the same object already need no other.
+    /// Blobs that name the same object already need no other, if it is there; one that was lost is written
+    /// again.
     async fn keep_those_that_are_there(
         &self,
+        objects: &Objects,
         collection: &CollectionName,
         puts: &mut [Put<'_>],
     ) -> Result<(), StoreError> {
@@ -234,14 +252,20 @@ impl PostgresRows {
         let rows = self.ask("look for blobs", there, &[&collection.as_str(), &names]).await?;
         let there: std::collections::HashMap<&str, &[u8]> =
             rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-        for put in puts {
-            if let Content::Written(key) = put.content
-                && there.get(put.name.as_str()) == Some(&&key[..])
-            {
-                put.content = Content::Kept(key);
+        let named = puts.iter_mut().filter_map(|put| match put.content {
+            Content::Written(key) if there.get(put.name.as_str()) == Some(&&key[..]) => {
+                Some(Ok((put, key)))
             }
-        }
-        Ok(())
+            _ => None,
+        });
+        stream::iter(named)
+            .try_for_each_concurrent(AT_ONCE, |(put, key)| async move {
+                if objects.has(&key, put.length).await? {
+                    put.content = Content::Kept(key);
+                }
+                Ok(())
+            })
+            .await
     }
 
     /// Notes objects as loose, as of now: nobody sweeps them until the time of grace is over.

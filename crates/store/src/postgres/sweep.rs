@@ -2,7 +2,12 @@
 //!
 //! The lock of an object's note is held from before it is looked whether a blob names the object until the
 //! object is deleted. A put that wants the same object notes it anew, and waits for that lock; a blob that
-//! loses its object does the same. So nothing is deleted that a blob names, or that one is about to name.
+//! loses its object does the same. So nothing is deleted that a blob names, or that one is about to name, as
+//! long as the connection lasts: the database lets go of the locks when it is lost. Therefore every delete is
+//! preceded by a statement, and a lost connection ends the sweep. What remains possible is a delete that was
+//! on its way when the connection was lost, and that reaches the object store after a put of the same bytes has
+//! read them back: then a blob names an object that is not there. Reading it is told as damage, and putting
+//! the same bytes again writes it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -68,6 +73,8 @@ impl PostgresRows {
             for row in &loose {
                 let key: ObjectKey =
                     row.get::<_, &[u8]>(0).try_into().map_err(|_| damaged("an object's name"))?;
+                // With the connection the locks would be gone.
+                execute(transaction, "SELECT 1", &[]).await.map_err(failed(DOING))?;
                 self.steps.pass(DOING)?;
                 objects.delete(&key).await?;
             }

@@ -3,6 +3,7 @@
 #[cfg(feature = "objects")]
 mod failing;
 mod hosts;
+mod members;
 mod opening;
 #[cfg(feature = "objects")]
 mod sweeping;
@@ -61,6 +62,15 @@ impl Fresh {
         let options = PostgresOptions { connections: 4, objects: Some(objects.unwrap()) };
         let rows = PostgresRows::open(&address(&cluster.database()), options).unwrap();
         Self { rows, directory: Some(directory) }
+    }
+
+    /// The file of the only object.
+    #[cfg(feature = "objects")]
+    fn only_object(&self) -> std::path::PathBuf {
+        let first = |folder: &std::path::Path| {
+            std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path()
+        };
+        first(&first(self.directory.as_ref().unwrap().path()))
     }
 
     /// Objects that are there.

@@ -135,9 +135,7 @@ fn an_object_that_is_gone_or_changed_is_damage_and_is_told() {
     let (fresh, main) = (Fresh::with_objects(cluster), main_collection());
     let long = vec![1; 2 * INLINE_BYTES];
     fresh.put_blob(&main, &name("a"), &long).unwrap();
-    let directory = fresh.directory.as_ref().unwrap().path();
-    let folder = std::fs::read_dir(directory).unwrap().next().unwrap().unwrap().path();
-    let file = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+    let file = fresh.only_object();
     std::fs::write(&file, vec![2; 2 * INLINE_BYTES]).unwrap();
     assert!(matches!(fresh.blob(&main, &name("a")), Err(StoreError::Damaged { .. })));
     std::fs::remove_file(&file).unwrap();
@@ -145,6 +143,32 @@ fn an_object_that_is_gone_or_changed_is_damage_and_is_told() {
     // The same bytes under another name bring it back for both.
     fresh.put_blob(&main, &name("b"), &long).unwrap();
     assert_eq!(fresh.blob(&main, &name("a")).unwrap(), long);
+}
+
+#[test]
+fn the_same_bytes_under_the_same_name_bring_back_an_object_that_is_gone_or_cut_off() {
+    let Some(cluster) = cluster() else { return };
+    let (fresh, main) = (Fresh::with_objects(cluster), main_collection());
+    let long = vec![1; 2 * INLINE_BYTES];
+    let put = || fresh.put_blobs(&main, &[(name("a"), long.clone())]).unwrap();
+    put();
+    let file = fresh.only_object();
+    for gone in [true, false] {
+        let harmed = if gone { std::fs::remove_file(&file) } else { std::fs::write(&file, b"cut") };
+        harmed.unwrap();
+        assert!(matches!(fresh.blob(&main, &name("a")), Err(StoreError::Damaged { .. })));
+        put();
+        assert_eq!(fresh.blob(&main, &name("a")).unwrap(), long);
+        assert_eq!(fresh.rows.sweep(Duration::ZERO).unwrap(), 0, "it is named");
+    }
+}
+
+#[test]
+fn an_address_with_a_query_or_a_fragment_is_refused_and_not_repeated() {
+    for address in ["s3://bucket/x?sig=secret", "file:///tmp#secret", "az://secret/x?secret"] {
+        let line = crate::Objects::open(address).unwrap_err().to_string();
+        assert!(line.contains("a query or a fragment") && !line.contains("secret"), "{line}");
+    }
 }
 
 #[test]
