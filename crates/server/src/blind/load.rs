@@ -390,9 +390,10 @@ impl Server {
         self.load_again(collection, &held, &Extra::Units(table, units))
     }
 
-    /// [`Server::share_again`] for all collections. Returns which could not be loaded, and why.
-    #[cfg(feature = "http")]
-    pub(crate) fn share_all(&self, tidy: bool) -> Vec<(CollectionName, ServerError)> {
+    /// Loads of every collection what this server is to hold among those of [`Peers::next_view`](crate::Peers).
+    /// What was held before stays where `tidy` does not say that nobody counts on it any more. Returns which
+    /// collections could not be loaded, and why.
+    pub fn share_all(&self, tidy: bool) -> Vec<(CollectionName, ServerError)> {
         let share = |collection| {
             let shared = self.share_again(&collection, tidy);
             shared.err().map(|error| (collection, error))
@@ -401,9 +402,11 @@ impl Server {
     }
 
     /// Loads the commits that collections are at: of those named, or of all. Returns which could not be loaded,
-    /// and why; an error when the engine does not say which there are.
-    #[cfg(feature = "http")]
-    pub(crate) fn follow(
+    /// and why.
+    ///
+    /// # Errors
+    /// When the engine does not say which there are.
+    pub fn follow(
         &self,
         some: Option<&[CollectionName]>,
     ) -> Result<Vec<(CollectionName, ServerError)>, ServerError> {
@@ -427,7 +430,6 @@ impl Server {
 
     /// Loads the share of a view that is another than the one that a collection was divided by. What was held
     /// before stays where `tidy` does not say that nobody counts on it any more.
-    #[cfg(feature = "http")]
     fn share_again(&self, collection: &CollectionName, tidy: bool) -> Result<(), ServerError> {
         let _changing = self.blocks.change(collection);
         let Some(held) = self.blocks.find(collection) else { return Ok(()) };

@@ -182,7 +182,6 @@ impl Blocks {
     }
 
     /// Which collections have blocks here.
-    #[cfg(feature = "http")]
     fn collections(&self) -> Vec<CollectionName> {
         self.held.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
     }
