@@ -206,11 +206,18 @@ async fn work(
     job: Job,
 ) -> Result<(Computed, Option<Grant>, Duration), Undone> {
     let patience = shared.options.request_timeout;
+    // Searches of blocks in memory go on while an engine on another machine is away.
+    let in_memory = matches!(kind, MessageKind::BlindQuery | MessageKind::RecordQuery)
+        && shared.fetchers.is_some();
     let whole = move |job: Job| {
         let mut stages = Stages::default();
         let Job { server, caller, collection, body, .. } = &job;
         let answer = server.answer_in_stages(caller, collection, &body.bytes, &mut stages);
-        let revision = server.revision(collection).ok();
+        let revision = if in_memory {
+            server.known_revision(collection)
+        } else {
+            server.revision(collection).ok()
+        };
         (Computed { answer, stages, revision }, job.grant)
     };
     let workers = match (operation.access(), &shared.fetchers) {
