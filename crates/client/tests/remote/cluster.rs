@@ -214,25 +214,3 @@ fn servers_that_are_restarted_one_after_the_other_fail_no_search() {
         search_with(&searcher, &mut owner).unwrap();
     }
 }
-
-/// The port for servers takes none but their certificates.
-#[test]
-fn strangers_are_not_let_in_between_servers() {
-    let engine = Engine::new(1);
-    let worker = engine.start();
-    let member = shard_store::Member {
-        id: shard_store::WorkerId(1),
-        address: "127.0.0.1:1".into(),
-        fingerprint: [0; 32],
-        ready: false,
-    };
-    let all = shard_store::Members::renew(&*engine.members, &member, RENEWAL).unwrap();
-    let peer = all.iter().find(|one| one.id != member.id).unwrap();
-    let mut stream = TcpStream::connect(&peer.address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    stream.write_all(b"POST /part/main HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n").unwrap();
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer);
-    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
-    drop(worker);
-}

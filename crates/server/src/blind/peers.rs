@@ -182,7 +182,7 @@ fn divided(
     let share = view.of(collection, query.table());
     let mut parts: BTreeMap<WorkerId, Vec<u32>> = BTreeMap::new();
     for &unit in units {
-        parts.entry(share.holders(unit)[0]).or_default().push(unit);
+        parts.entry(share.first(unit)).or_default().push(unit);
     }
     parts
 }

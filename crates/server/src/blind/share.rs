@@ -65,14 +65,19 @@ pub(crate) struct Share<'a> {
 impl Share<'_> {
     /// Who holds a unit: as many as there are replicas, the first before the others.
     pub(crate) fn holders(&self, unit: u32) -> Vec<WorkerId> {
-        let View { workers, replicas, .. } = self.view;
-        if workers.len() == 1 {
-            return workers.clone();
-        }
-        let weight = |worker: &WorkerId| mix(worker.0 ^ mix(u64::from(unit) ^ self.seed));
-        let mut all: Vec<(u64, WorkerId)> = workers.iter().map(|id| (weight(id), *id)).collect();
+        let mut all: Vec<(u64, WorkerId)> = self.weights(unit).collect();
         all.sort_unstable_by(|a, b| b.cmp(a));
-        all.into_iter().take(*replicas).map(|(_, id)| id).collect()
+        all.into_iter().take(self.view.replicas).map(|(_, id)| id).collect()
+    }
+
+    /// The first of those who hold a unit.
+    pub(crate) fn first(&self, unit: u32) -> WorkerId {
+        self.weights(unit).max().map_or(self.view.me, |(_, id)| id)
+    }
+
+    fn weights(&self, unit: u32) -> impl Iterator<Item = (u64, WorkerId)> {
+        let of_unit = mix(u64::from(unit) ^ self.seed);
+        self.view.workers.iter().map(move |worker| (mix(worker.0 ^ of_unit), *worker))
     }
 
     /// Whether this server holds a unit.
@@ -82,7 +87,7 @@ impl Share<'_> {
 
     /// Those of some units that this server answers as long as all others are there.
     pub(crate) fn own(&self, units: usize) -> Vec<u32> {
-        (0..units as u32).filter(|&unit| self.holders(unit)[0] == self.view.me).collect()
+        (0..units as u32).filter(|&unit| self.first(unit) == self.view.me).collect()
     }
 }
 
@@ -117,6 +122,9 @@ mod tests {
     fn units_are_spread_evenly_and_held_as_often_as_was_asked() {
         let all = holders(&[11, 12, 13], 2);
         assert!(all.iter().all(|held| held.len() == 2 && held[0] != held[1]));
+        let view = View::new(WorkerId(11), [11, 12, 13].map(WorkerId), 2);
+        let share = view.of(&name(), Table::Rows);
+        assert!((0..).zip(&all).all(|(unit, held)| share.first(unit) == held[0]));
         for worker in [11, 12, 13] {
             let first = all.iter().filter(|held| held[0] == WorkerId(worker)).count();
             assert!((900..1100).contains(&first), "{first} of {UNITS}");

@@ -9,39 +9,32 @@
 //! to hold now, keeps what it held for some renewals, since others learn of the change later, and then lets it
 //! go.
 
+mod follow;
+mod port;
+
 use std::collections::{HashMap, HashSet};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use axum::routing::post;
-use axum_server::Handle;
-use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use shard_protocol::{CollectionName, Limits, Refusal};
 use shard_store::{Member, Members, WorkerId};
-use tokio::task::JoinHandle;
+
+pub(super) use follow::follow;
+pub(super) use port::PeerPort;
 
 use super::StartError;
 use super::metrics::ClusterLevels;
 use super::peer_tls::{Fingerprint, Identity, KnownCertificates};
-use super::refused::Refused;
-use super::workers::{NotDone, Workers};
-use crate::{Asked, PeerError, Peers, Server, View};
+use crate::{Asked, PeerError, Peers, View};
 
 /// How long a lease lasts after its last renewal, in times between two.
 const LEASE: u32 = 3;
 
 /// How long a server keeps what others may still take it to hold, after the others have changed.
 const KEPT: u32 = 10;
-
-/// How often commits are looked for that nobody has told of.
-const LOOK: u32 = 5;
 
 /// How long another server may take for its part: longer than loading a large share.
 const PART_TIMEOUT: Duration = Duration::from_secs(30);
@@ -51,9 +44,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Bytes of a refusal, at most.
 const MOST_REFUSAL: usize = 64 << 10;
-
-/// Bytes of a message from another server, besides those of a client's.
-const UNITS_BYTES: usize = 8 << 20;
 
 /// How servers work together.
 #[derive(Clone)]
@@ -109,19 +99,6 @@ struct Seen {
     /// What the last load of a share took, and when it was last looked for commits to follow.
     load: Duration,
     looked: Instant,
-}
-
-/// What the port for the others runs on.
-pub(super) struct PeerPort {
-    handle: Handle<SocketAddr>,
-    serving: JoinHandle<std::io::Result<()>>,
-}
-
-impl PeerPort {
-    pub(super) async fn shut_down(self, grace: Duration) {
-        self.handle.graceful_shutdown(Some(grace));
-        let _ = self.serving.await;
-    }
 }
 
 impl Cluster {
@@ -296,27 +273,6 @@ impl Cluster {
         lock(&self.clients).insert(worker, client.clone());
         Ok(client)
     }
-
-    /// Serves the others.
-    pub(super) fn serve(
-        self: &Arc<Self>,
-        listener: TcpListener,
-        server: Arc<Server>,
-        workers: Workers,
-    ) -> Result<PeerPort, StartError> {
-        let tls = self.identity.for_server(self.known.clone()).map_err(StartError::Peers)?;
-        let limit = server.limits().bytes.saturating_add(UNITS_BYTES);
-        let state = Arc::new(PeerState { server, workers });
-        let application = Router::new()
-            .route("/part/{collection}", post(part))
-            .layer(DefaultBodyLimit::max(limit))
-            .with_state(state);
-        let handle = Handle::new();
-        let acceptor = RustlsAcceptor::new(RustlsConfig::from_config(tls));
-        let http = axum_server::from_tcp(listener)?.handle(handle.clone()).acceptor(acceptor);
-        let serving = tokio::spawn(http.serve(application.into_make_service()));
-        Ok(PeerPort { handle, serving })
-    }
 }
 
 impl Peers for Cluster {
@@ -380,111 +336,6 @@ impl Peers for Cluster {
         let mut seen = self.seen_mut();
         seen.suspects.insert(worker, Instant::now());
         self.look(&mut seen, me);
-    }
-}
-
-struct PeerState {
-    server: Arc<Server>,
-    workers: Workers,
-}
-
-/// A part of a search that another server was asked for.
-async fn part(
-    State(state): State<Arc<PeerState>>,
-    Path(collection): Path<String>,
-    message: Bytes,
-) -> Response {
-    let refused = |refused: Refused| {
-        let mut response = refused.refusal.encode().into_response();
-        *response.status_mut() = refused.status();
-        response
-    };
-    let collection: CollectionName = match collection.parse() {
-        Ok(collection) => collection,
-        Err(error) => return refused(Refused::malformed(format!("collection {error}"))),
-    };
-    let server = state.server.clone();
-    let work = move || server.answer_for_peer(&collection, &message);
-    match state.workers.run(PART_TIMEOUT, work).await {
-        Ok((Ok(answer), _)) => answer.into_response(),
-        Ok((Err(error), _)) => refused(error.into()),
-        Err(NotDone::Full | NotDone::Late) => {
-            refused(Refused::busy("parts of searches at a time", None))
-        }
-        Err(NotDone::Panicked) => {
-            tracing::warn!("the work on a part of a search panicked");
-            refused(Refused::internal("the server failed at this request"))
-        }
-    }
-}
-
-/// Keeps the lease, follows the others and the collections, until the cluster is left.
-pub(super) fn follow(cluster: &Arc<Cluster>, server: &Arc<Server>) {
-    let (one, of) = (cluster.clone(), server.clone());
-    spawn("share", move || keep_share(&one, &of));
-    let (one, of) = (cluster.clone(), server.clone());
-    // Nothing may hold it up.
-    let lease = cluster.clone();
-    spawn("lease", move || keep_lease(&lease));
-    spawn("heads", move || follow_heads(&one, &of));
-}
-
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::Builder::new().name(name.to_owned());
-    if let Err(error) = thread.spawn(work) {
-        tracing::error!(%error, name, "a thread cannot be started");
-    }
-}
-
-fn keep_lease(cluster: &Cluster) {
-    while !cluster.left.load(Ordering::Relaxed) {
-        if let Err(error) = cluster.renew() {
-            tracing::error!(%error, "the lease cannot be renewed");
-        }
-        std::thread::sleep(cluster.renewal);
-    }
-}
-
-/// Loads what this server is to hold, whenever the others change, and lets go of the rest when nobody counts on it.
-fn keep_share(cluster: &Cluster, server: &Server) {
-    let mut divided = cluster.next_view();
-    let mut tidied = true;
-    while !cluster.left.load(Ordering::Relaxed) {
-        let view = cluster.next_view();
-        if view != divided || view != cluster.view() {
-            tracing::info!(servers = view.workers().len(), "blocks are divided anew");
-            let start = Instant::now();
-            share(server, false);
-            cluster.divided(&view, start.elapsed());
-            (divided, tidied) = (view, false);
-        } else if !tidied && cluster.seen().changed.elapsed() > KEPT * cluster.renewal {
-            share(server, true);
-            tidied = true;
-        }
-        std::thread::sleep(cluster.renewal / 4);
-    }
-}
-
-fn share(server: &Server, tidy: bool) {
-    for (collection, error) in server.share_all(tidy) {
-        tracing::error!(%collection, %error, "a share cannot be loaded");
-    }
-}
-
-fn follow_heads(cluster: &Cluster, server: &Server) {
-    while !cluster.left.load(Ordering::Relaxed) {
-        let moved = cluster.members.moved(LOOK * cluster.renewal);
-        // With nothing said all are looked at, now and then.
-        let some = moved.filter(|moved| !moved.is_empty());
-        match server.follow(some.as_deref()) {
-            Ok(failed) => {
-                for (collection, error) in failed {
-                    tracing::error!(%collection, %error, "a commit cannot be followed");
-                }
-                cluster.seen_mut().looked = Instant::now();
-            }
-            Err(error) => tracing::error!(%error, "collections cannot be looked at"),
-        }
     }
 }
 
