@@ -36,7 +36,7 @@ pub struct PreparedQuery(Factor);
 /// Evaluates queries over the blocks of one shape.
 pub struct Server {
     shape: Shape,
-    fold: Fold,
+    pub(super) fold: Fold,
 }
 
 impl Server {

@@ -21,8 +21,42 @@ const FACTORS: usize = 4;
 /// Products that a lane can add up before they are reduced: the low 52 bits of so many fit a word.
 const MOST_STEPS: usize = 1 << 12;
 
+/// A way to take inner products. Each is exact before the one reduction, so all give the same results.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kernel {
+    /// By 52-bit multiply-add.
+    #[cfg(target_arch = "x86_64")]
+    Ifma(ifma::Ifma),
+    /// By 24-bit halves, compiled for the best instruction set of this machine.
+    Halves,
+    /// The same compiled for the instruction set that every machine has.
+    #[cfg(test)]
+    Baseline,
+}
+
+impl Kernel {
+    /// The fastest of this machine.
+    fn fastest() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(simd) = ifma::Ifma::of_this_machine() {
+            return Self::Ifma(simd);
+        }
+        Self::Halves
+    }
+
+    /// Every one that this machine can run.
+    #[cfg(test)]
+    pub(super) fn all() -> Vec<Self> {
+        let all = vec![Self::Baseline, Self::Halves];
+        #[cfg(target_arch = "x86_64")]
+        let all = all.into_iter().chain(ifma::Ifma::of_this_machine().map(Self::Ifma)).collect();
+        all
+    }
+}
+
 /// The fold to the coefficients that are multiples of a tile's width.
 pub(super) struct Fold {
+    kernel: Kernel,
     places: usize,
     /// None where a single coefficient is wanted: it is the sum itself.
     transform: Option<PortableNtt>,
@@ -30,7 +64,13 @@ pub(super) struct Fold {
 
 impl Fold {
     pub(super) fn to(places: usize) -> Self {
-        Self { places, transform: (places > 1).then(|| PortableNtt::over(places, MODULUS)) }
+        Self::by(Kernel::fastest(), places)
+    }
+
+    /// The same by a kernel that is named.
+    pub(super) fn by(kernel: Kernel, places: usize) -> Self {
+        let transform = (places > 1).then(|| PortableNtt::over(places, MODULUS));
+        Self { kernel, places, transform }
     }
 
     /// Calls `sink(factor, block, coefficients)` with the `P` wanted coefficients of every block's
@@ -73,7 +113,7 @@ impl Fold {
         macro_rules! sizes {
             ($(($blocks:literal, $factors:literal)),*) => {
                 match (words.len(), lanes.len()) {
-                    $(($blocks, $factors) => inner_products::<$blocks, $factors>(
+                    $(($blocks, $factors) => self.kernel.inner_products::<$blocks, $factors>(
                         words.try_into().expect("matched"),
                         lanes.try_into().expect("matched"),
                         self.places,
@@ -87,19 +127,25 @@ impl Fold {
     }
 }
 
-/// Inner products by 52-bit multiply-add where the processor has it, by 24-bit halves elsewhere. Both
-/// are exact before the one reduction, so their results are the same.
-fn inner_products<const B: usize, const F: usize>(
-    blocks: [&[Words]; B],
-    factors: [&[Lanes]; F],
-    places: usize,
-    sums: &mut [u64],
-) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(simd) = ifma::Ifma::of_this_machine() {
-        return simd.inner_products(blocks, factors, places, sums);
+impl Kernel {
+    fn inner_products<const B: usize, const F: usize>(
+        self,
+        blocks: [&[Words]; B],
+        factors: [&[Lanes]; F],
+        places: usize,
+        sums: &mut [u64],
+    ) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Ifma(simd) => simd.inner_products(blocks, factors, places, sums),
+            Self::Halves => dispatch(
+                #[inline(always)]
+                || halves(blocks, factors, places, sums),
+            ),
+            #[cfg(test)]
+            Self::Baseline => halves(blocks, factors, places, sums),
+        }
     }
-    portable(blocks, factors, places, sums);
 }
 
 /// The words of every place, block by block and factor by factor.
@@ -117,24 +163,20 @@ fn each_place<const B: usize, const F: usize>(
     }
 }
 
-fn portable<const B: usize, const F: usize>(
+#[inline(always)]
+fn halves<const B: usize, const F: usize>(
     blocks: [&[Words]; B],
     factors: [&[Lanes]; F],
     places: usize,
     sums: &mut [u64],
 ) {
-    dispatch(
-        #[inline(always)]
-        || {
-            each_place(blocks, factors, places, |blocks, factors, at| {
-                for (block, words) in blocks.into_iter().enumerate() {
-                    for (factor, lanes) in factors.into_iter().enumerate() {
-                        sums[(block * F + factor) * places + at] = by_halves(words, lanes);
-                    }
-                }
-            });
-        },
-    );
+    each_place(blocks, factors, places, |blocks, factors, at| {
+        for (block, words) in blocks.into_iter().enumerate() {
+            for (factor, lanes) in factors.into_iter().enumerate() {
+                sums[(block * F + factor) * places + at] = by_halves(words, lanes);
+            }
+        }
+    });
 }
 
 /// An inner product modulo `q`: with `a = a1 2^24 + a0`, products of halves are below `2^48`, and at
@@ -168,7 +210,7 @@ mod ifma {
 
     simd_type!({
         /// Proof that the processor multiplies 52-bit integers eight at a time.
-        pub(super) struct Ifma {
+        pub(in crate::blind) struct Ifma {
             avx512f: f!("avx512f"),
             avx512ifma: f!("avx512ifma"),
         }
@@ -261,7 +303,7 @@ mod ifma {
 mod tests {
     use super::*;
     use crate::blind::modulus::{add, inverse_of, multiply, transform};
-    use crate::sample::{Stream, fill_uniform};
+    use crate::sample::{Stream, fill_uniform, fill_words};
 
     fn uniform(seed: u8, polynomials: usize) -> Vec<Vec<u64>> {
         let one = |at: usize| {
@@ -295,44 +337,93 @@ mod tests {
             let unfold = inverse_of(tile);
             right.iter().enumerate().for_each(|(at, values)| factor.put(at, values, unfold));
             let block = block(&left);
-            Fold::to(DEGREE / tile).products(&[&block], &[&factor], |_, _, found| {
-                assert_eq!(found, &expected[..], "tiles of {tile}");
-            });
+            for kernel in Kernel::all() {
+                let fold = Fold::by(kernel, DEGREE / tile);
+                fold.products(&[&block], &[&factor], |_, _, found| {
+                    assert_eq!(found, &expected[..], "{kernel:?}, tiles of {tile}");
+                });
+            }
         }
     }
 
-    /// Both ways to multiply give the same bits, at the largest sums there are.
+    /// The inner product at a place, one product after the other in wide integers: it is over the `w`
+    /// points that share `X^w`.
+    fn exact(left: &[Vec<u64>], right: &[Vec<u64>], places: usize, place: usize) -> u64 {
+        let points = DEGREE / places * place..DEGREE / places * (place + 1);
+        let pairs = left
+            .iter()
+            .zip(right)
+            .flat_map(|(left, right)| left[points.clone()].iter().zip(&right[points.clone()]));
+        let wide = |sum, (&a, &b): (&u64, &u64)| {
+            (sum + u128::from(a) * u128::from(b)) % u128::from(MODULUS)
+        };
+        pairs.fold(0, wide) as u64
+    }
+
+    /// Asserts that every kernel of this machine takes the inner products of all blocks with all factors, at
+    /// some random places.
+    fn assert_exact(blocks: &[Vec<Vec<u64>>], factors: &[Vec<Vec<u64>>], places: usize) {
+        let polynomials = blocks[0].len();
+        let prepare = |values: &Vec<Vec<u64>>| {
+            let mut factor = Factor::zero(polynomials);
+            values.iter().enumerate().for_each(|(at, values)| factor.put(at, values, 1));
+            factor
+        };
+        let stored: Vec<Block> = blocks.iter().map(|values| block(values)).collect();
+        let prepared: Vec<Factor> = factors.iter().map(prepare).collect();
+        let (stored, prepared): (Vec<&Block>, Vec<&Factor>) =
+            (stored.iter().collect(), prepared.iter().collect());
+        let mut words = vec![0; 4 * blocks.len() * factors.len()];
+        fill_words(&mut words, &[places as u8; 32], Stream::Turns(polynomials as u32));
+        let pairs = blocks.iter().flat_map(|block| factors.iter().map(move |one| (block, one)));
+        let expected: Vec<(usize, u64)> = pairs
+            .enumerate()
+            .flat_map(|(pair, (block, factor))| {
+                words[4 * pair..4 * (pair + 1)].iter().map(move |&word| {
+                    let place = word as usize % places;
+                    (pair * places + place, exact(block, factor, places, place))
+                })
+            })
+            .collect();
+        for kernel in Kernel::all() {
+            let mut sums = vec![0; blocks.len() * factors.len() * places];
+            Fold::by(kernel, places).sums(&stored, &prepared, &mut sums);
+            for &(at, sum) in &expected {
+                let sizes = (blocks.len(), factors.len());
+                assert_eq!(sums[at], sum, "{kernel:?}, {sizes:?}, {places} places, at {at}");
+            }
+        }
+    }
+
     #[test]
-    fn every_kernel_gives_the_same_sums() {
-        for values in [uniform(3, 544), vec![vec![MODULUS - 1; DEGREE]; 544]] {
-            let stored = block(&values);
-            let mut factor = Factor::zero(544);
-            let (places, largest) = (DEGREE / 8, vec![vec![MODULUS - 1; DEGREE]; 544]);
-            largest.iter().enumerate().for_each(|(at, values)| factor.put(at, values, 1));
-            let (mut chosen, mut halves) = (vec![0; places], vec![0; places]);
-            inner_products([stored.words()], [&factor.lanes[..]], places, &mut chosen);
-            portable([stored.words()], [&factor.lanes[..]], places, &mut halves);
-            assert_eq!(chosen, halves);
-            let exact: u128 = (0..544)
-                .flat_map(|at| values[at][..8].iter())
-                .map(|&value| u128::from(value) * u128::from(MODULUS - 1))
-                .fold(0, |sum, product| (sum + product) % u128::from(MODULUS));
-            assert_eq!(u128::from(halves[0]), exact);
+    fn every_kernel_gives_the_sums_of_wide_integers() {
+        for (tile, polynomials) in [(8, 5), (64, 3), (DEGREE, 2)] {
+            let values: Vec<_> = (0..8).map(|seed| uniform(seed, polynomials)).collect();
+            let (blocks, factors) = values.split_at(4);
+            let alone = (1..=BLOCKS).map(|blocks| (blocks, 1));
+            let shared = (2..=FACTORS).flat_map(|factors| [(1, factors), (2, factors)]);
+            for (some, others) in alone.chain(shared) {
+                assert_exact(&blocks[..some], &factors[..others], DEGREE / tile);
+            }
+        }
+    }
+
+    /// At the largest sums there are for the narrowest tile.
+    #[test]
+    fn every_kernel_gives_them_for_the_widest_rows_and_the_largest_words() {
+        let largest = vec![vec![MODULUS - 1; DEGREE]; 544];
+        for values in [uniform(3, 544), largest.clone()] {
+            assert_exact(&[values], std::slice::from_ref(&largest), DEGREE / 8);
         }
     }
 
     /// A single coefficient of sixteen polynomials is the longest sum there is.
     #[test]
-    fn the_longest_sum_of_the_largest_words_fits() {
+    fn the_longest_sum_of_the_largest_words_fits_every_kernel() {
         let largest = vec![vec![MODULUS - 1; DEGREE]; 16];
-        let stored = block(&largest);
-        let mut factor = Factor::zero(16);
-        largest.iter().enumerate().for_each(|(at, values)| factor.put(at, values, 1));
-        assert_eq!(stored.words().len(), MOST_STEPS);
-        let (mut chosen, mut halves) = ([0], [0]);
-        inner_products([stored.words()], [&factor.lanes[..]], 1, &mut chosen);
-        portable([stored.words()], [&factor.lanes[..]], 1, &mut halves);
+        assert_eq!(block(&largest).words().len(), MOST_STEPS);
+        assert_exact(std::slice::from_ref(&largest), std::slice::from_ref(&largest), 1);
         // (q - 1)^2 = 1, so the sum counts the products.
-        assert_eq!((chosen, halves), ([16 * DEGREE as u64], [16 * DEGREE as u64]));
+        assert_eq!(exact(&largest, &largest, 1, 0), 16 * DEGREE as u64);
     }
 }

@@ -75,7 +75,7 @@ pub struct PreparedFetch {
 /// Evaluates fetches over the segments of one shape.
 pub struct RecordServer {
     shape: RecordShape,
-    fold: Fold,
+    pub(super) fold: Fold,
 }
 
 impl RecordServer {

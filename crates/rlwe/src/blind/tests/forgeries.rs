@@ -1,5 +1,7 @@
 //! The construction against servers that forge answers.
 
+use rayon::prelude::*;
+
 use super::*;
 
 /// A forger of answers: everything a server can do is to add to what it returns.
@@ -162,4 +164,78 @@ fn sums_follow_changes_and_come_back_from_what_is_stored() {
     let (opening, answer) = world.ask(&query);
     let scores = world.open(&opening, &answer).unwrap();
     assert!((scores[32] - dot(&world.rows[0], &query)).abs() < 1e-4);
+}
+
+/// The chance that a normal variable is more than so many deviations above its mean.
+fn chance_above(deviations: f64) -> f64 {
+    let (steps, width) = (10_000, 2e-3);
+    let density = |at: f64| (-at * at / 2.0).exp() / std::f64::consts::TAU.sqrt();
+    (0..steps).map(|step| density(deviations + (f64::from(step) + 0.5) * width) * width).sum()
+}
+
+/// The chance that a score which is moved by so many times the tolerance passes all checks of a set: in each,
+/// the rounding of the honest answers has to take back what is above the tolerance, and the tolerance is
+/// eight deviations of that.
+fn chance_to_pass(times: f64, checks: usize) -> f64 {
+    chance_above(8.0 * (times - 1.0)).powi(checks as i32)
+}
+
+/// The figures of docs/LEAKAGE.md.
+#[test]
+fn chances_near_the_tolerance_are_those_of_the_contract() {
+    let one_in = |times: f64, checks: usize| 1.0 / chance_to_pass(times, checks);
+    let usual = shape(384, 32).checks();
+    assert_eq!((usual, one_in(1.0, usual).round()), (6, 64.0));
+    assert!((10_900.0..11_200.0).contains(&one_in(1.1, usual)));
+    assert!((7.0e9..7.4e9).contains(&one_in(1.25, usual)));
+    for tile in TILES {
+        let checks = shape(384, tile).checks();
+        assert!((5..=11).contains(&checks), "{checks}");
+        assert!((31.9..2049.0).contains(&one_in(1.0, checks)));
+        assert!(chance_to_pass(1.5, checks) < 1e-22 && chance_to_pass(2.0, checks) < 1e-75);
+        // A server that blurs all other numbers, to hide it, is given away by any of them.
+        let places = (checks * (shape(384, tile).rows_per_block() - 1)) as i32;
+        let blurred = |times: f64, deviation: f64| {
+            let others = 1.0 - 2.0 * chance_above(1.0 / deviation);
+            chance_above((times - 1.0) / deviation).powi(checks as i32) * others.powi(places)
+        };
+        let deviations = || (6..50).map(|hundredths| f64::from(hundredths) / 50.0);
+        let best = |times| deviations().map(|one| blurred(times, one)).fold(0.0, f64::max);
+        assert!(best(1.5) < 1e-7 && best(2.0) < 2_f64.powi(-42), "{tile}: {}", best(2.0));
+    }
+}
+
+/// Every score of a collection, moved by the tolerance and by more.
+#[test]
+fn scores_moved_by_the_tolerance_pass_as_often_as_rounding_lets_them() {
+    // Of 74 blocks the tolerance is a whole number of steps.
+    let world = World::new(shape(24, 32), rows(74 * 64, 24, 26, |_| 1.0));
+    let (blocks, stored) = (world.blocks.len(), world.stored().len());
+    assert_eq!(scale::tolerance_in_steps(blocks), 20.0);
+    let checker = world.checker();
+    let asked: Vec<(Opening, Vec<u8>)> =
+        rows(2, 24, 27, |_| 1.0).iter().map(|query| world.ask(query)).collect();
+    let passes = |(opening, honest): &(Opening, Vec<u8>), place: usize, steps: u32| {
+        let mut forged = honest.clone();
+        let number = &mut forged[3 * place..3 * place + 3];
+        let moved = u32::from_le_bytes([number[0], number[1], number[2], 0]).wrapping_add(steps);
+        number.copy_from_slice(&moved.to_le_bytes()[..3]);
+        let answer = Answer::from_bytes(world.keys.shape(), stored, &forged).unwrap();
+        checker.check(&world.keys, opening, &answer, blocks).is_ok()
+    };
+    // Up in the first answer, down in the second.
+    let passed = |steps: u32| {
+        let all = (0..blocks * 64).into_par_iter();
+        let both = all.map(|place| {
+            let up = passes(&asked[0], place, steps);
+            usize::from(up) + usize::from(passes(&asked[1], place, steps.wrapping_neg()))
+        });
+        both.sum::<usize>()
+    };
+    // Of 9,472: 148 by the formula, a few more since the moved score's own rounding is in all six checks.
+    let at_the_tolerance = passed(20);
+    assert!((80..280).contains(&at_the_tolerance), "{at_the_tolerance}");
+    let a_tenth_above = passed(22);
+    assert!(a_tenth_above <= 15, "{a_tenth_above}, and one was to be expected");
+    assert_eq!((passed(30), passed(40)), (0, 0), "one and a half times, and twice");
 }
