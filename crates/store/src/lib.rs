@@ -25,7 +25,7 @@
 //!
 //! # Map
 //!
-//! `rules` (what a change may do, for every engine) · `members` (servers that work on one engine) · `memory` ·
+//! `rules` (what a change may do, for every engine) · `members` (servers that work on one engine) · `tokens` (theirs) · `memory` ·
 //! `durable` (its own map is in `durable/mod.rs`) · `postgres` (likewise) · `conformance` (what every engine
 //! must do, to run on one that you write; cargo feature `conformance`) · `error`.
 //!
@@ -43,6 +43,7 @@ mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod rules;
+mod tokens;
 
 use std::sync::Arc;
 
@@ -64,6 +65,7 @@ pub use postgres::Objects;
 pub use postgres::{
     CONNECTIONS, DatabaseAddress, HEADS, PostgresMetrics, PostgresOptions, PostgresRows,
 };
+pub use tokens::{SharedToken, SharedTokens};
 
 /// Epochs of a collection: the current one and those that are being published.
 pub const MOST_EPOCHS: usize = 64;

@@ -68,6 +68,26 @@ impl Cluster {
         self.port
     }
 
+    /// Dumps the schema `shard` of a database, restores it into a new one, and returns that one's connection
+    /// string.
+    ///
+    /// # Panics
+    /// When a program of PostgreSQL refuses.
+    pub fn restored(&self, database: &str) -> String {
+        let copy = self.database();
+        let (dump, port) = (self.directory.join("dump.sql"), self.port.to_string());
+        let program = |name: &str, database: &str| {
+            let mut command = command(name, &self.programs);
+            command.args(["-U", "postgres", "-p", &port, "-h"]).arg(&self.directory);
+            command.args(["-d", database, "-f"]).arg(&dump);
+            command
+        };
+        run(program("pg_dump", database).args(["-n", "shard"]));
+        let name = copy.rsplit('/').next().expect("a connection string ends with its database");
+        run(program("psql", name).args(["-X", "-q", "-v", "ON_ERROR_STOP=1"]));
+        copy
+    }
+
     /// Runs SQL as the role that may do everything, and returns what is printed.
     ///
     /// # Panics
@@ -168,7 +188,7 @@ fn serve(programs: &Path, directory: &Path, port: u16) -> Child {
 }
 
 /// The newest PostgreSQL of this machine: Debian's place first, then whatever the path has.
-fn programs() -> Option<PathBuf> {
+pub fn programs() -> Option<PathBuf> {
     let mut found: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
         .flatten()
@@ -183,7 +203,10 @@ fn programs() -> Option<PathBuf> {
 }
 
 /// A command of the user `postgres` if this is root, whom PostgreSQL refuses.
-fn as_postgres(program: &str) -> Command {
+///
+/// # Panics
+/// On a machine without a command `id`.
+pub fn as_postgres(program: &str) -> Command {
     let who = Command::new("id").arg("-u").output().expect("there is a command id");
     if who.stdout.trim_ascii() != b"0" {
         return Command::new(program);
@@ -204,7 +227,11 @@ fn run(command: &mut Command) -> Output {
     done
 }
 
-fn free_port() -> u16 {
+/// A port of 127.0.0.1 on which nobody listened just now.
+///
+/// # Panics
+/// When there is none.
+pub fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("it is bound").port()
 }

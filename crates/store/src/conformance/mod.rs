@@ -10,7 +10,7 @@ use std::ops::Deref;
 
 pub use blocks::*;
 #[cfg(feature = "postgres")]
-pub use cluster::Cluster;
+pub use cluster::{Cluster, as_postgres, free_port, programs};
 
 use shard_protocol::{
     Advance, BlobName, Candidates, CellHandle, CollectionName, CollectionState, CommitName, Epoch,

@@ -4,7 +4,8 @@
 //! back; then one transaction names it and takes the note away. So an object is named by a blob, or noted, at
 //! any moment, and a failure between two steps leaves the blobs as they were.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
 
 use deadpool_postgres::Transaction;
 use shard_protocol::{BlobName, CollectionName};
@@ -61,11 +62,13 @@ impl PostgresRows {
     ) -> Result<(), StoreError> {
         for _ in 0..ATTEMPTS {
             #[cfg(feature = "objects")]
-            let puts = self.written(collection, blobs).await?;
+            let (puts, noted) = self.written(collection, blobs).await?;
             #[cfg(not(feature = "objects"))]
-            let puts: Vec<Put<'_>> = blobs.iter().map(in_database).collect();
+            let (puts, noted) = (blobs.iter().map(in_database).collect::<Vec<_>>(), None);
             let name = async |transaction: &Transaction<'_>| {
-                name_all(transaction, collection, &puts).await
+                let held = Held::lock_or_new(transaction, collection, PUTTING).await?;
+                Ok(self.are_there(transaction, &puts, noted).await?
+                    && name_all(transaction, collection, held, &puts).await?)
             };
             if self.transact(PUTTING, name).await? {
                 return Ok(());
@@ -73,6 +76,42 @@ impl PostgresRows {
         }
         let reason = "they were replaced or swept by others again and again".to_owned();
         Err(StoreError::Unavailable { doing: PUTTING, reason })
+    }
+
+    /// Whether the objects that were written are still there, and locks their notes: whoever sweeps holds these
+    /// locks while it deletes. An object that was swept may have been noted again, by somebody who has not
+    /// written it yet; so one that was noted after `noted` is looked for.
+    async fn are_there(
+        &self,
+        transaction: &Transaction<'_>,
+        puts: &[Put<'_>],
+        noted: Option<SystemTime>,
+    ) -> Result<bool, StoreError> {
+        let written: BTreeMap<ObjectKey, u64> =
+            puts.iter().filter_map(|put| Some((put.written()?, put.length))).collect();
+        let keys: Vec<&[u8]> = written.keys().map(|key| &key[..]).collect();
+        if keys.is_empty() {
+            return Ok(true);
+        }
+        let lock = "SELECT object, coalesce(noted > $2, true) FROM shard.loose_objects WHERE object = ANY($1) \
+                    ORDER BY object FOR UPDATE";
+        let locked = query(transaction, lock, &[&keys, &noted]).await.map_err(failed(PUTTING))?;
+        if locked.len() < written.len() {
+            return Ok(false);
+        }
+        for row in locked.iter().filter(|row| row.get::<_, bool>(1)) {
+            let key: ObjectKey =
+                row.get::<_, &[u8]>(0).try_into().map_err(|_| damaged("an object's name"))?;
+            if !self.has_object(&key, written[&key]).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    #[cfg(not(feature = "objects"))]
+    async fn has_object(&self, _: &ObjectKey, _: u64) -> Result<bool, StoreError> {
+        Ok(false)
     }
 
     pub(super) async fn read_blob(
@@ -244,26 +283,16 @@ pub(super) fn elsewhere(name: &BlobName) -> StoreError {
     StoreError::Engine { doing: READING, reason }
 }
 
-/// Writes the names of blobs; `false`, with nothing changed, where an object is not noted any longer or a blob
-/// that was to be kept is another.
+/// Writes the names of blobs; `false`, with nothing changed, where a blob that was to be kept is another.
 async fn name_all(
     transaction: &Transaction<'_>,
     collection: &CollectionName,
+    mut held: Held,
     puts: &[Put<'_>],
 ) -> Result<bool, StoreError> {
     let failed = failed(PUTTING);
-    let mut held = Held::lock_or_new(transaction, collection, PUTTING).await?;
     let written: BTreeSet<ObjectKey> = puts.iter().filter_map(Put::written).collect();
     let written: Vec<&[u8]> = written.iter().map(|key| &key[..]).collect();
-    if !written.is_empty() {
-        // Whoever sweeps holds these locks while it deletes.
-        let noted = "SELECT 1 FROM shard.loose_objects WHERE object = ANY($1) \
-                     ORDER BY object FOR UPDATE";
-        let noted = query(transaction, noted, &[&written]).await.map_err(failed)?;
-        if noted.len() < written.len() {
-            return Ok(false);
-        }
-    }
     let (kept_names, kept_keys): (Vec<&str>, Vec<&[u8]>) =
         puts.iter().filter_map(Put::kept).unzip();
     if !kept_names.is_empty() {

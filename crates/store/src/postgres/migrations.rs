@@ -7,21 +7,20 @@ use super::errors::{failed, said};
 use crate::StoreError;
 
 /// What leads to each version, from the first on. A file that was released never changes.
-const MIGRATIONS: [&str; 1] = [include_str!("migrations/0001.sql")];
+pub(super) const MIGRATIONS: [&str; 2] =
+    [include_str!("migrations/0001.sql"), include_str!("migrations/0002.sql")];
 
 /// The advisory lock under which the schema is changed.
 const MIGRATING: i64 = 0x5368_6172_6400;
 
 const DOING: &str = "prepare the database";
 
-/// The version that this program needs.
-pub(super) const VERSION: i32 = MIGRATIONS.len() as i32;
-
-/// Brings the schema to this program's version.
-pub(super) async fn migrate(client: &mut Client) -> Result<(), StoreError> {
+/// Brings the schema to the version that these migrations lead to.
+pub(super) async fn migrate(client: &mut Client, migrations: &[&str]) -> Result<(), StoreError> {
+    let needed = migrations.len() as i32;
     let found = version(client).await.map_err(failed(DOING))?;
-    judge(found)?;
-    if found == VERSION {
+    judge(found, needed)?;
+    if found == needed {
         return Ok(());
     }
     let transaction = client.transaction().await.map_err(failed(DOING))?;
@@ -29,11 +28,11 @@ pub(super) async fn migrate(client: &mut Client) -> Result<(), StoreError> {
     transaction.query(lock, &[&MIGRATING]).await.map_err(failed(DOING))?;
     // Another process may have come first.
     let found = version(&transaction).await.map_err(failed(DOING))?;
-    judge(found)?;
+    judge(found, needed)?;
     let refused = |error: Error| {
         if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
             let reason = format!(
-                "its schema is of version {found} and this program needs version {VERSION}, which \
+                "its schema is of version {found} and this program needs version {needed}, which \
                  this role may not make ({}): start once with the role that owns the schema",
                 said(&error)
             );
@@ -48,7 +47,7 @@ pub(super) async fn migrate(client: &mut Client) -> Result<(), StoreError> {
                      applied timestamptz NOT NULL DEFAULT now());";
         transaction.batch_execute(begin).await.map_err(refused)?;
     }
-    for (version, migration) in (1..).zip(MIGRATIONS).skip(found as usize) {
+    for (version, migration) in (1_i32..).zip(migrations).skip(found as usize) {
         transaction.batch_execute(migration).await.map_err(refused)?;
         let note = "INSERT INTO shard.migrations (version) VALUES ($1)";
         transaction.execute(note, &[&version]).await.map_err(refused)?;
@@ -57,13 +56,13 @@ pub(super) async fn migrate(client: &mut Client) -> Result<(), StoreError> {
 }
 
 /// Refuses a schema of a later program.
-fn judge(found: i32) -> Result<(), StoreError> {
-    if found <= VERSION {
+fn judge(found: i32, needed: i32) -> Result<(), StoreError> {
+    if found <= needed {
         return Ok(());
     }
     let reason = format!(
         "its schema is of version {found}, which is newer than this program, which knows up to \
-         version {VERSION}"
+         version {needed}"
     );
     Err(StoreError::Engine { doing: DOING, reason })
 }

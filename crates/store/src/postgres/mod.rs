@@ -9,11 +9,12 @@
 //! # Map
 //!
 //! `address` (connection strings, TLS) · `errors` · `migrations` (the schema) · `held` (a collection under the
-//! rules) · `changes`, `reads` and `blobs` (the trait's methods) · `members` (leases, and who has moved on) · `objects` and `sweep` (large blobs in an
+//! rules) · `changes`, `reads` and `blobs` (the trait's methods) · `cache` (of rows) · `members` (leases, and who has moved on) · `tokens` · `objects` and `sweep` (large blobs in an
 //! object store, cargo feature `objects`) · `operations` (the trait) · `steps` (failures for tests).
 
 mod address;
 mod blobs;
+mod cache;
 mod changes;
 mod errors;
 mod held;
@@ -28,8 +29,10 @@ mod steps;
 mod sweep;
 #[cfg(all(test, feature = "conformance"))]
 mod tests;
+mod tokens;
 
 use std::future::Future;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -44,6 +47,7 @@ use tokio_postgres::{Client, IsolationLevel};
 
 pub use address::DatabaseAddress;
 use address::Tls;
+use cache::RowCache;
 use errors::{failed, late, said, unconnected};
 use members::Listening;
 #[cfg(feature = "objects")]
@@ -57,6 +61,9 @@ pub const HEADS: &str = "shard_heads";
 
 /// Connections of one process at a time, unless told otherwise.
 pub const CONNECTIONS: usize = 16;
+
+/// Memory for rows, unless told otherwise.
+const CACHE_BYTES: usize = 256 << 20;
 
 /// Threads of the engine's runtime, which only carry bytes.
 const THREADS: usize = 2;
@@ -85,6 +92,8 @@ const OPENING: &str = "use the database";
 pub struct PostgresOptions {
     /// Connections at a time.
     pub connections: usize,
+    /// Memory for rows.
+    pub cache_bytes: usize,
     /// Where large blobs go; without, they are in the database.
     #[cfg(feature = "objects")]
     pub objects: Option<Objects>,
@@ -94,6 +103,7 @@ impl Default for PostgresOptions {
     fn default() -> Self {
         Self {
             connections: CONNECTIONS,
+            cache_bytes: CACHE_BYTES,
             #[cfg(feature = "objects")]
             objects: None,
         }
@@ -109,7 +119,10 @@ pub struct PostgresRows {
     /// For a connection that only listens.
     address: (DatabaseAddress, Tls),
     listening: Listening,
+    /// Ids of tokens that cannot be read, as they were told last.
+    unreadable_tokens: Mutex<Vec<String>>,
     steps: Steps,
+    cache: RowCache,
     counters: Counters,
 }
 
@@ -134,6 +147,12 @@ pub struct PostgresMetrics {
     pub unavailable: u64,
     /// Objects that were deleted because no blob named them.
     pub swept_objects: u64,
+    /// Rows that were in memory when they were asked for.
+    pub cache_hits: u64,
+    /// Rows that were not.
+    pub cache_misses: u64,
+    /// Memory of rows.
+    pub cache_bytes: u64,
 }
 
 impl PostgresRows {
@@ -172,7 +191,9 @@ impl PostgresRows {
             objects: options.objects,
             address: (address.clone(), tls),
             listening: Listening::default(),
+            unreadable_tokens: Mutex::default(),
             steps: Steps::default(),
+            cache: RowCache::new(options.cache_bytes),
             counters: Counters::default(),
         })
     }
@@ -181,12 +202,16 @@ impl PostgresRows {
     pub fn metrics(&self) -> PostgresMetrics {
         let status = self.pool.status();
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let [cache_hits, cache_misses, cache_bytes] = self.cache.figures();
         PostgresMetrics {
             connections: status.size as u64,
             waiting: status.waiting as u64,
             transactions: read(&self.counters.transactions),
             unavailable: read(&self.counters.unavailable),
             swept_objects: read(&self.counters.swept),
+            cache_hits,
+            cache_misses,
+            cache_bytes,
         }
     }
 
@@ -353,7 +378,7 @@ async fn look(client: &mut Client) -> Result<(), StoreError> {
     let clock = "SELECT extract(epoch FROM clock_timestamp())::float8";
     let theirs: f64 = client.query_one(clock, &[]).await.map_err(failed(OPENING))?.get(0);
     judge_clocks(theirs, SystemTime::now())?;
-    migrations::migrate(client).await
+    migrations::migrate(client, &migrations::MIGRATIONS).await
 }
 
 /// Refuses a database whose clock, in seconds since 1970, is far from ours.

@@ -1,8 +1,9 @@
 //! Large blobs in an object store, under keys that follow from their bytes.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use object_store::aws::AmazonS3Builder;
@@ -34,6 +35,9 @@ const OPENING: &str = "use the object store";
 const WRITING: &str = "write an object";
 const READING: &str = "read an object";
 const DELETING: &str = "delete an object";
+
+/// What S3 calls credentials that are wrong, or that do not open the bucket.
+const REFUSALS: [&str; 3] = ["AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"];
 
 /// An object store: immutable objects, each under SHA-256 of its bytes.
 #[derive(Clone)]
@@ -107,13 +111,19 @@ impl Objects {
         let first = async { self.store.list(Some(&self.prefix)).next().await.transpose() };
         let looked = timeout(PATIENCE, first).await.map_err(|_| late(OPENING))?;
         looked.map(drop).map_err(|error| {
-            let what = match (&error, innermost(&error)) {
-                (Error::NotFound { .. }, _) => "there is no such bucket".to_owned(),
-                (_, said) if said.contains("NoSuchBucket") => "there is no such bucket".to_owned(),
-                (Error::PermissionDenied { .. } | Error::Unauthenticated { .. }, _) => {
-                    "it refuses the credentials of the environment".to_owned()
-                }
-                (_, said) => said,
+            // What S3 answers to a list comes as text.
+            let said = innermost(&error);
+            let is_missing =
+                matches!(error, Error::NotFound { .. }) || said.contains("NoSuchBucket");
+            let is_refused =
+                matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. })
+                    || REFUSALS.iter().any(|code| said.contains(code));
+            let what = if is_missing {
+                "there is no such bucket"
+            } else if is_refused {
+                "it refuses the credentials of the environment"
+            } else {
+                &said
             };
             let reason = format!("{}: {what}", self.shown);
             StoreError::Engine { doing: OPENING, reason }
@@ -186,14 +196,28 @@ impl PostgresRows {
         self.objects.as_ref().ok_or_else(|| elsewhere(name))?.read(&key).await
     }
 
-    /// Writes what goes to the object store, and says of every blob where its bytes are.
+    /// Whether there is an object of so many bytes.
+    pub(super) async fn has_object(
+        &self,
+        key: &ObjectKey,
+        length: u64,
+    ) -> Result<bool, StoreError> {
+        match &self.objects {
+            Some(objects) => objects.has(key, length).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Writes what goes to the object store, and says of every blob where its bytes are, and when objects were
+    /// noted before.
     pub(super) async fn written<'a>(
         &self,
         collection: &CollectionName,
         blobs: &[(&'a BlobName, &'a [u8])],
-    ) -> Result<Vec<Put<'a>>, StoreError> {
+    ) -> Result<(Vec<Put<'a>>, Option<SystemTime>), StoreError> {
         let Some(objects) = &self.objects else {
-            return Ok(blobs.iter().map(|&(name, sealed)| put(name, sealed, None)).collect());
+            let in_database = |&(name, sealed): &(&'a BlobName, &'a [u8])| put(name, sealed, None);
+            return Ok((blobs.iter().map(in_database).collect(), None));
         };
         let is_object =
             |name: &BlobName, sealed: &[u8]| sealed.len() > INLINE_BYTES || name.is_immutable();
@@ -211,23 +235,39 @@ impl PostgresRows {
             })
             .collect();
         if new.is_empty() {
-            return Ok(puts);
+            return Ok((puts, None));
         }
-        self.note(&new).await?;
-        stream::iter(new.iter().map(Ok))
-            .try_for_each_concurrent(AT_ONCE, |(key, sealed)| async move {
-                self.steps.pass(WRITING)?;
-                objects.write(key, sealed).await?;
-                self.steps.pass(WRITING)?;
-                let back = objects.read(key).await?;
-                if back.as_deref() != Some(*sealed) {
-                    let reason = "what was written does not come back".to_owned();
-                    return Err(StoreError::Unavailable { doing: WRITING, reason });
-                }
-                self.steps.pass(WRITING)
-            })
-            .await?;
-        Ok(puts)
+        let noted = self.note(&new).await?;
+        // What is being written when one fails is waited for, or it would be there after a sweep of its note.
+        let has_failed = Cell::new(false);
+        let write = async |(key, sealed): &(ObjectKey, &[u8])| {
+            if has_failed.get() {
+                return Ok(());
+            }
+            let written = self.write_and_read_back(objects, key, sealed).await;
+            has_failed.set(has_failed.get() || written.is_err());
+            written
+        };
+        let all: Vec<Result<(), StoreError>> =
+            stream::iter(&new).map(write).buffer_unordered(AT_ONCE).collect().await;
+        all.into_iter().collect::<Result<(), StoreError>>()?;
+        Ok((puts, noted))
+    }
+
+    async fn write_and_read_back(
+        &self,
+        objects: &Objects,
+        key: &ObjectKey,
+        sealed: &[u8],
+    ) -> Result<(), StoreError> {
+        self.steps.pass(WRITING)?;
+        objects.write(key, sealed).await?;
+        self.steps.pass(WRITING)?;
+        if objects.read(key).await?.as_deref() != Some(sealed) {
+            let reason = "what was written does not come back".to_owned();
+            return Err(StoreError::Unavailable { doing: WRITING, reason });
+        }
+        self.steps.pass(WRITING)
     }
 
     /// Blobs that name the same object already need no other, if it is there; one that was lost is written
@@ -268,17 +308,19 @@ impl PostgresRows {
             .await
     }
 
-    /// Notes objects as loose, as of now: nobody sweeps them until the time of grace is over.
-    async fn note(&self, objects: &[(ObjectKey, &[u8])]) -> Result<(), StoreError> {
+    /// Notes objects as loose, as of now: nobody sweeps them until the time of grace is over. Returns when, by
+    /// the clock of the database.
+    async fn note(&self, objects: &[(ObjectKey, &[u8])]) -> Result<Option<SystemTime>, StoreError> {
         const DOING: &str = "note objects";
         let keys: Vec<&[u8]> = objects.iter().map(|(key, _)| &key[..]).collect();
         self.transact(DOING, async |transaction| {
             let note = "INSERT INTO shard.loose_objects (object, noted) \
                         SELECT object, max(clock_timestamp()) \
                         FROM unnest($1::bytea[]) AS o (object) GROUP BY object ORDER BY object \
-                        ON CONFLICT (object) DO UPDATE SET noted = excluded.noted";
-            let noted = super::held::execute(transaction, note, &[&keys]).await;
-            noted.map(drop).map_err(super::errors::failed(DOING))
+                        ON CONFLICT (object) DO UPDATE SET noted = excluded.noted RETURNING noted";
+            let noted = super::held::query(transaction, note, &[&keys]).await;
+            let noted = noted.map_err(super::errors::failed(DOING))?;
+            Ok(noted.iter().map(|row| row.get(0)).max())
         })
         .await
     }

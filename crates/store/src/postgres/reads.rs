@@ -9,6 +9,7 @@ use shard_protocol::{
 use tokio_postgres::Row;
 
 use super::PostgresRows;
+use super::cache::Version;
 use super::changes::{ordered, unordered};
 use super::errors::failed;
 use super::held::{Held, READ, damaged, query};
@@ -16,23 +17,28 @@ use crate::rules::{Rules, known};
 use crate::{EpochStatistics, Fetched, MOST_FETCHED_BYTES, StoreError};
 
 /// The collection and its epochs, as [`READ`] gives them, then rows, then names of deleted rows, by one
-/// statement and so as of one moment. Rows come only if the epoch is the current one and no wider than $4.
+/// statement and so as of one moment. Rows come only if the epoch is the current one and no wider than $4, and
+/// without their coordinates if they are of the versions of $5 and $6.
 const FETCH: &str = "\
     WITH c AS (SELECT * FROM shard.collections WHERE name = $1) \
     SELECT c.id, c.revision, c.commit_name, c.unfinished, c.turn, c.current_epoch, \
            e.epoch, e.width, e.row_count, e.blocks, \
            NULL::bigint AS handle, NULL::bigint AS cell, NULL::bytea AS coordinates, \
-           NULL::bigint AS deleted \
+           NULL::bigint AS deleted, NULL::bytea AS mac, NULL::bigint AS written \
     FROM c LEFT JOIN shard.epochs e ON e.collection = c.id \
     UNION ALL \
     SELECT c.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
-           r.handle, r.cell, r.coordinates, NULL \
+           r.handle, r.cell, \
+           CASE WHEN r.mac = k.mac AND r.xmin::text::bigint = k.written THEN NULL ELSE r.coordinates END, \
+           NULL, r.mac, r.xmin::text::bigint \
     FROM c JOIN shard.epochs e \
              ON e.collection = c.id AND e.epoch = $2 AND e.epoch = c.current_epoch AND e.width <= $4 \
+           CROSS JOIN unnest($3::bigint[], $5::bytea[], $6::bigint[]) \
+             AS k (handle, mac, written) \
            JOIN shard.rows r \
-             ON r.collection = c.id AND r.epoch = $2 AND r.handle = ANY($3) \
+             ON r.collection = c.id AND r.epoch = $2 AND r.handle = k.handle \
     UNION ALL \
-    SELECT c.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, d.handle, NULL, NULL, d.revision \
+    SELECT c.id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, d.handle, NULL, NULL, d.revision, NULL, NULL \
     FROM c JOIN shard.deleted d \
              ON d.collection = c.id AND d.epoch = $2 AND d.handle = ANY($3)";
 
@@ -47,10 +53,18 @@ impl PostgresRows {
             .iter()
             .flat_map(|(_, handles)| handles.iter().map(|handle| ordered(handle.0)))
             .collect();
+        let key = |handle: RowHandle| (collection.clone(), epoch, handle);
+        let cached: Vec<Option<(Version, Arc<[i32]>)>> = candidates
+            .iter()
+            .flat_map(|(_, handles)| handles.iter().map(|handle| self.cache.find(&key(*handle))))
+            .collect();
+        let versions = || cached.iter().map(|row| row.as_ref().map(|(version, _)| version));
+        let macs: Vec<Option<&[u8]>> = versions().map(|known| Some(&known?.mac.0[..])).collect();
+        let written: Vec<Option<i64>> = versions().map(|known| Some(known?.written)).collect();
         let widest = MOST_FETCHED_BYTES / (size_of::<i32>() * handles.len().max(1));
         let widest = i32::try_from(widest).unwrap_or(i32::MAX);
-        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
-            [&collection.as_str(), &(epoch.0 as i64), &handles, &widest];
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
+            [&collection.as_str(), &(epoch.0 as i64), &handles, &widest, &macs, &written];
         let rows = self.ask("fetch rows", FETCH, &values).await?;
         // The order of a union is nobody's promise.
         let (named, shape): (Vec<Row>, Vec<Row>) =
@@ -66,13 +80,22 @@ impl PostgresRows {
                 }
                 None => {
                     let cell = CellHandle(unordered(row.get(11)));
-                    present.insert(handle, (cell, row.get::<_, &[u8]>(12)));
+                    let version = Version { mac: mac(row, 14)?, written: row.get(15) };
+                    present.insert(handle, (cell, row.get::<_, Option<&[u8]>>(12), version));
                 }
             }
         }
-        let find = |cell: CellHandle, handle: RowHandle| match present.get(&handle) {
-            Some(&(at, bytes)) if at == cell => coordinates(bytes, width)
-                .ok_or_else(|| damaged(&format!("row {handle} in cell {cell} of epoch {epoch}"))),
+        let mut cached = cached.into_iter();
+        let mut find = |cell: CellHandle, handle: RowHandle| match present.get(&handle) {
+            Some(&(at, bytes, version)) if at == cell => {
+                let row = match (bytes, cached.next().flatten()) {
+                    (None, row) => row.map(|(_, row)| row).filter(|row| row.len() == width),
+                    (Some(bytes), _) => coordinates(bytes, width)
+                        .inspect(|row| self.cache.keep(key(handle), version, row.clone())),
+                };
+                let what = || damaged(&format!("row {handle} in cell {cell} of epoch {epoch}"));
+                row.ok_or_else(what)
+            }
             _ => Err(match gone.get(&handle) {
                 Some(&revision) => StoreError::Deleted { handle, revision },
                 None => StoreError::UnknownRow { cell, handle },
@@ -103,11 +126,7 @@ impl PostgresRows {
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 4] =
             [&collection.as_str(), &(epoch.0 as i64), &ordered(from), &most];
         let rows = self.ask("list rows", list, &values).await?;
-        let mac = |row: &Row| {
-            let mac = row.get::<_, &[u8]>(1).try_into().map_err(|_| damaged("a row's MAC"))?;
-            Ok((RowHandle(unordered(row.get(0))), RowMac(mac)))
-        };
-        rows.iter().map(mac).collect()
+        rows.iter().map(|row| Ok((RowHandle(unordered(row.get(0))), mac(row, 1)?))).collect()
     }
 
     pub(super) async fn count(
@@ -146,6 +165,12 @@ impl PostgresRows {
         };
         rows.iter().map(name).collect()
     }
+}
+
+/// The MAC in a column.
+fn mac(row: &Row, column: usize) -> Result<RowMac, StoreError> {
+    let bytes = row.get::<_, &[u8]>(column).try_into();
+    bytes.map(RowMac).map_err(|_| damaged("a row's MAC"))
 }
 
 /// A row of so many coordinates.

@@ -245,7 +245,11 @@ proptest! {
         let address = DatabaseAddress::parse(&cluster.database(), None).unwrap();
         let open = || {
             let objects = Objects::open(&format!("file://{}", directory.path().display()));
-            let options = PostgresOptions { connections: 2, objects: Some(objects.unwrap()) };
+            let options = PostgresOptions {
+                connections: 2,
+                objects: Some(objects.unwrap()),
+                ..PostgresOptions::default()
+            };
             PostgresRows::open(&address, options).unwrap()
         };
         let (model, mut rows) = (MemoryRows::new(), open());

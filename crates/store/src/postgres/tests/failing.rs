@@ -143,7 +143,11 @@ fn an_object_store_that_fails_at_any_call_leaves_old_or_new() {
         let store = object_store::local::LocalFileSystem::new_with_prefix(directory.path());
         let failing = std::sync::Arc::new(sweeping::Failing::over(store.unwrap()));
         let objects = crate::Objects::over(failing.clone(), Default::default(), "a test");
-        let options = PostgresOptions { connections: 4, objects: Some(objects) };
+        let options = PostgresOptions {
+            connections: 4,
+            objects: Some(objects),
+            ..PostgresOptions::default()
+        };
         let rows = PostgresRows::open(&address(&cluster.database()), options).unwrap();
         rows.put_blob(&main, &name("a"), &large(1)).unwrap();
         failing.fail_after(call);

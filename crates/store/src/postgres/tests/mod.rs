@@ -1,12 +1,21 @@
 //! The engine on a real PostgreSQL: under the rules of every engine, and under failures of its own.
 
+mod cache;
 #[cfg(feature = "objects")]
 mod failing;
+#[cfg(feature = "objects")]
+mod full;
 mod hosts;
 mod members;
+mod migrating;
 mod opening;
 #[cfg(feature = "objects")]
+mod restoring;
+#[cfg(feature = "objects")]
+mod s3;
+#[cfg(feature = "objects")]
 mod sweeping;
+mod tokens;
 
 use std::ops::Deref;
 use std::sync::OnceLock;
@@ -25,6 +34,11 @@ fn cluster() -> Option<&'static Cluster> {
 
 fn address(text: &str) -> DatabaseAddress {
     DatabaseAddress::parse(text, None).unwrap()
+}
+
+/// The name of the database in a connection string.
+fn database_of(text: &str) -> &str {
+    text.rsplit_once('/').unwrap().1
 }
 
 fn main_collection() -> CollectionName {
@@ -59,7 +73,11 @@ impl Fresh {
     fn with_objects(cluster: &Cluster) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let objects = super::Objects::open(&format!("file://{}", directory.path().display()));
-        let options = PostgresOptions { connections: 4, objects: Some(objects.unwrap()) };
+        let options = PostgresOptions {
+            connections: 4,
+            objects: Some(objects.unwrap()),
+            ..PostgresOptions::default()
+        };
         let rows = PostgresRows::open(&address(&cluster.database()), options).unwrap();
         Self { rows, directory: Some(directory) }
     }

@@ -17,18 +17,25 @@ use super::*;
 use crate::StoreError;
 use crate::postgres::objects::INLINE_BYTES;
 
-/// A directory of which one call fails.
+/// A directory of which one call fails, or that is full.
 #[derive(Debug)]
 pub(super) struct Failing {
     store: LocalFileSystem,
     /// Calls until one fails; negative for none.
     left: AtomicI64,
     struck: AtomicBool,
+    /// Whether there is no room for what is put.
+    full: AtomicBool,
 }
 
 impl Failing {
     pub(super) fn over(store: LocalFileSystem) -> Self {
-        Self { store, left: AtomicI64::new(-1), struck: AtomicBool::new(false) }
+        let no = || AtomicBool::new(false);
+        Self { store, left: AtomicI64::new(-1), struck: no(), full: no() }
+    }
+
+    pub(super) fn set_full(&self, full: bool) {
+        self.full.store(full, Ordering::SeqCst);
     }
 
     pub(super) fn fail_after(&self, calls: i64) {
@@ -60,6 +67,10 @@ impl fmt::Display for Failing {
 impl ObjectStore for Failing {
     async fn put_opts(&self, to: &Path, payload: PutPayload, how: PutOptions) -> Result<PutResult> {
         self.strike()?;
+        if self.full.load(Ordering::SeqCst) {
+            let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            return Err(Error::Generic { store: "failing", source: Box::new(full) });
+        }
         self.store.put_opts(to, payload, how).await
     }
 
