@@ -96,6 +96,9 @@ impl Maintenance for PostgresRows {
             ("commits", metrics.transactions),
             ("unavailable", metrics.unavailable),
             ("swept_objects", metrics.swept_objects),
+            ("cache_hits", metrics.cache_hits),
+            ("cache_misses", metrics.cache_misses),
+            ("cache_bytes", metrics.cache_bytes),
         ]
         .map(|(name, value)| (name, value as f64))
         .to_vec()

@@ -8,7 +8,7 @@ use std::error::Error;
 use shard::remote::{
     BackupOptions, PublishOptions, Remote, RemoteOptions, SecretToken, ServerAddress,
 };
-use shard::server::{NewToken, Scope, ServerOptions, create_token};
+use shard::server::{NewToken, Scope, ServerOptions, TokenPlace};
 use shard::{Documents, FitOptions, SearchOptions, Settings, UNWATCHED, Unlock, Vault};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -17,7 +17,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The operator makes a token and starts a server.
     let server = directory.join("server");
     let scopes = vec![Scope::Read, Scope::Write];
-    let (_, token) = create_token(&server, &NewToken { scopes, ..NewToken::default() })?;
+    let (_, token) = TokenPlace::Directory(server.clone())
+        .create(&NewToken { scopes, ..NewToken::default() })?;
     let runtime = tokio::runtime::Runtime::new()?;
     let options = ServerOptions { listen: "127.0.0.1:0".parse()?, ..ServerOptions::new(server) };
     let running = runtime.block_on(async { options.start() })?;

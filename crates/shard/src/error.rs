@@ -120,6 +120,13 @@ pub enum Error {
         /// Where it listens for them.
         listen: std::net::SocketAddr,
     },
+    /// Tokens where a server over a database does not look for them.
+    #[cfg(feature = "server")]
+    #[error("{} holds tokens, and those of a server over a database are in the database", path.display())]
+    TokensAside {
+        /// The file.
+        path: PathBuf,
+    },
     /// The certificate of a server.
     #[cfg(feature = "server")]
     #[error(transparent)]

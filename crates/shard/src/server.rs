@@ -1,6 +1,6 @@
 //! A server for others: rows on disk, served over TLS to holders of tokens.
 //!
-//! [`ServerOptions::start`] serves a directory. The directory also holds the [`TokenFile`], the
+//! [`ServerOptions::start`] serves a directory. The directory also holds tokens ([`TokenPlace`]), the
 //! certificate and snapshots; [`RedbRows`] opens the rows of a server that does not run, for
 //! compaction and snapshots, and [`verify`] checks them. With the cargo feature `cluster`, rows and blobs may be
 //! in PostgreSQL and an object store instead ([`Storage`]), and any number of servers use the same ones.
@@ -13,9 +13,9 @@ use std::sync::Arc;
 use getrandom::SysRng;
 use rand_core::UnwrapErr;
 use shard_protocol::Limits;
-use shard_server::http::{ClusterOptions, Service, Tokens, start};
+use shard_server::http::{ClusterOptions, Service, TokenFile, TokenTable, Tokens, start};
 pub use shard_server::http::{
-    HttpOptions, NewToken, Running, Scope, StartError, Tls, TlsError, Token, TokenError, TokenFile,
+    HttpOptions, NewToken, Running, Scope, StartError, Tls, TlsError, Token, TokenError,
     TokenLimits, TokenRecord,
 };
 pub use shard_server::{BLOCK_BYTES, SESSION_BYTES};
@@ -25,7 +25,7 @@ pub use shard_store::{
 };
 #[cfg(feature = "cluster")]
 pub use shard_store::{DatabaseAddress, Objects, PostgresOptions, PostgresRows};
-use shard_store::{Members, RowStore};
+use shard_store::{Members, RowStore, SharedTokens};
 
 use crate::Error;
 
@@ -163,10 +163,15 @@ impl ServerOptions {
         let address = self.listen;
         let listener =
             TcpListener::bind(address).map_err(|source| Error::Listen { address, source })?;
-        let Opened { rows, maintenance, members } = self.open_storage()?;
+        let Opened { rows, maintenance, members, tokens } = self.open_storage()?;
         let cluster = members.map(|members| self.cluster(members)).transpose()?;
         let limits = Limits { bytes: self.http.body_bytes, rows: MOST_ROWS, ..Limits::default() };
-        let tokens = Tokens::open(TokenFile::of(&self.directory))?;
+        let file = TokenFile::of(&self.directory);
+        let tokens = match tokens {
+            Some(table) if file.load()?.is_empty() => Tokens::shared(TokenTable::of(table))?,
+            Some(_) => return Err(Error::TokensAside { path: file.path().to_owned() }),
+            None => Tokens::open(file)?,
+        };
         let open = !tokens.are_required();
         let server = Server::new(rows, limits)
             .with_session_bytes(self.session_bytes)
@@ -205,15 +210,18 @@ impl ServerOptions {
                 let cache_bytes = self.cache_bytes;
                 let options = StoreOptions { cache_bytes, ..StoreOptions::default() };
                 let rows = Arc::new(RedbRows::open(&self.directory, options)?);
-                Ok(Opened { rows: rows.clone(), maintenance: rows, members: None })
+                Ok(Opened { rows: rows.clone(), maintenance: rows, members: None, tokens: None })
             }
             #[cfg(feature = "cluster")]
             Storage::Postgres { address, objects } => {
                 let objects = objects.as_deref().map(Objects::open).transpose()?;
-                let options = PostgresOptions { objects, ..PostgresOptions::default() };
+                let cache_bytes = self.cache_bytes;
+                let options =
+                    PostgresOptions { cache_bytes, objects, ..PostgresOptions::default() };
                 let rows = Arc::new(PostgresRows::open(address, options)?);
                 let members = Some(rows.clone() as Arc<dyn Members>);
-                Ok(Opened { rows: rows.clone(), maintenance: rows, members })
+                let tokens = Some(rows.clone() as Arc<dyn SharedTokens>);
+                Ok(Opened { rows: rows.clone(), maintenance: rows, members, tokens })
             }
         }
     }
@@ -225,16 +233,67 @@ struct Opened {
     maintenance: Arc<dyn Maintenance>,
     /// The leases of servers, where several may work on it.
     members: Option<Arc<dyn Members>>,
+    /// Their tokens.
+    tokens: Option<Arc<dyn SharedTokens>>,
 }
 
-/// Makes a token for a server's directory, which is made if need be. What is stored does not say
-/// what the token is.
-///
-/// # Errors
-/// When the file of tokens cannot be read or written.
-pub fn create_token(directory: &Path, new: &NewToken) -> Result<(TokenRecord, Token), Error> {
-    make_private(directory)?;
-    Ok(TokenFile::of(directory).create(new, &mut UnwrapErr(SysRng))?)
+/// Where the tokens of a server are.
+#[derive(Clone, PartialEq, Debug)]
+pub enum TokenPlace {
+    /// In a file of its directory, which is made if need be.
+    Directory(PathBuf),
+    /// In the database of servers over one, whose schema is made if need be.
+    #[cfg(feature = "cluster")]
+    Database(DatabaseAddress),
+}
+
+impl TokenPlace {
+    /// Makes a token. What is stored does not say what it is.
+    ///
+    /// # Errors
+    /// When tokens cannot be read or written.
+    pub fn create(&self, new: &NewToken) -> Result<(TokenRecord, Token), Error> {
+        let rng = &mut UnwrapErr(SysRng);
+        Ok(match self {
+            Self::Directory(directory) => {
+                make_private(directory)?;
+                TokenFile::of(directory).create(new, rng)?
+            }
+            #[cfg(feature = "cluster")]
+            Self::Database(address) => table(address)?.create(new, rng)?,
+        })
+    }
+
+    /// All tokens.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn list(&self) -> Result<Vec<TokenRecord>, Error> {
+        Ok(match self {
+            Self::Directory(directory) => TokenFile::of(directory).load()?,
+            #[cfg(feature = "cluster")]
+            Self::Database(address) => table(address)?.load()?,
+        })
+    }
+
+    /// Voids a token.
+    ///
+    /// # Errors
+    /// When there is none of that id, or tokens cannot be written.
+    pub fn revoke(&self, id: &str) -> Result<(), Error> {
+        match self {
+            Self::Directory(directory) => TokenFile::of(directory).revoke(id)?,
+            #[cfg(feature = "cluster")]
+            Self::Database(address) => table(address)?.revoke(id)?,
+        }
+        Ok(())
+    }
+}
+
+#[cfg(feature = "cluster")]
+fn table(address: &DatabaseAddress) -> Result<TokenTable, Error> {
+    let options = PostgresOptions { connections: 1, ..PostgresOptions::default() };
+    Ok(TokenTable::of(Arc::new(PostgresRows::open(address, options)?)))
 }
 
 /// Makes a server's directory, which is nobody else's to read.

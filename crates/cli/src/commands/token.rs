@@ -7,9 +7,10 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use shard::CollectionName;
-use shard::server::{NewToken, Scope, TokenFile, TokenLimits, TokenRecord, create_token};
+use shard::server::{NewToken, Scope, Storage, TokenLimits, TokenPlace, TokenRecord};
 
 use crate::ask;
+use crate::commands::serve::{StoreAddress, storage};
 use crate::output::{Output, note, printable, table};
 use crate::place::Place;
 
@@ -21,29 +22,68 @@ pub enum TokenCommand {
     Create(Create),
     /// List tokens; what is stored does not say what they are
     List {
-        /// The server's directory
-        directory: PathBuf,
+        #[command(flatten)]
+        place: PlaceArguments,
     },
-    /// Void a token; a running server refuses it from the next request on
+    /// Void a token; a running server refuses it from the next request on, servers over a database within
+    /// seconds while they reach it
     Revoke {
-        /// The server's directory
-        directory: PathBuf,
-        /// The token's id, from `list`
-        id: String,
+        /// The server's directory; with --store or SHARD_STORE, the token's id
+        #[arg(value_name = "DIRECTORY|ID")]
+        first: String,
+        /// The token's id, from `list`, where a directory comes first
+        #[arg(value_name = "ID")]
+        second: Option<String>,
+        /// The database of servers that have one, in place of a directory; a password is best in PGPASSWORD
+        #[arg(long, value_name = "URL", conflicts_with = "second")]
+        store: Option<StoreAddress>,
     },
+}
+
+/// Where tokens are kept.
+#[derive(Args)]
+pub struct PlaceArguments {
+    /// The server's directory
+    directory: Option<PathBuf>,
+    /// The database of servers that have one, in place of a directory: postgres://user@host1,host2/database;
+    /// a password is best in PGPASSWORD [default: SHARD_STORE]
+    #[arg(long, value_name = "URL", conflicts_with = "directory")]
+    store: Option<StoreAddress>,
+}
+
+impl PlaceArguments {
+    fn tokens(&self) -> Result<TokenPlace> {
+        let of_environment = store_of_environment();
+        if let Some(directory) = &self.directory {
+            // `shard serve DIRECTORY` would use the database.
+            if of_environment.is_some() {
+                bail!("SHARD_STORE is set: leave out DIRECTORY, or unset it");
+            }
+            return Ok(TokenPlace::Directory(directory.clone()));
+        }
+        match storage(self.store.clone().or(of_environment), None)? {
+            #[cfg(feature = "cluster")]
+            Storage::Postgres { address, .. } => Ok(TokenPlace::Database(address)),
+            Storage::Directory => bail!("say where the tokens are: DIRECTORY, or --store"),
+        }
+    }
+}
+
+fn store_of_environment() -> Option<StoreAddress> {
+    std::env::var("SHARD_STORE").ok().map(StoreAddress::from)
 }
 
 #[derive(Args)]
 pub struct Create {
-    /// The server's directory
-    directory: PathBuf,
+    #[command(flatten)]
+    place: PlaceArguments,
     /// What it allows, by commas: read, write, admin
     #[arg(long, value_name = "SCOPES", required = true, value_delimiter = ',')]
     scope: Vec<Scope>,
     /// The only collections it is for, by commas [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     collection: Vec<CollectionName>,
-    /// Requests per second, on average
+    /// Requests per second, on average; of several servers each counts for itself
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     requests_per_second: Option<u32>,
     /// Bytes per second of requests and answers, on average
@@ -64,17 +104,23 @@ pub fn run(command: &TokenCommand, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
     match command {
         TokenCommand::Create(create) => make(create, &output),
-        TokenCommand::List { directory } => list(directory, &output),
-        TokenCommand::Revoke { directory, id } => {
-            let gone = TokenFile::of(directory).revoke(id)?;
-            output.line(format!("revoked {}", gone.id))?;
-            output.result(&json!({ "revoked": gone.id }))
+        TokenCommand::List { place } => list(place, &output),
+        TokenCommand::Revoke { first, second, store } => {
+            let (directory, id) = match second {
+                Some(id) => (Some(PathBuf::from(first)), id),
+                None if store.is_none() && store_of_environment().is_none() => {
+                    bail!("the token's id is missing: `shard token list DIRECTORY` shows ids")
+                }
+                None => (None, first),
+            };
+            PlaceArguments { directory, store: store.clone() }.tokens()?.revoke(id)?;
+            output.line(format!("revoked {id}"))?;
+            output.result(&json!({ "revoked": id }))
         }
     }
 }
 
 fn make(create: &Create, output: &Output<'_>) -> Result<()> {
-    check_place(create)?;
     let new = NewToken {
         scopes: create.scope.clone(),
         collections: create.collection.clone(),
@@ -85,7 +131,11 @@ fn make(create: &Create, output: &Output<'_>) -> Result<()> {
         },
         expires: create.expires.map(|days| now() + days * DAY),
     };
-    let (record, token) = create_token(&create.directory, &new)?;
+    let place = create.place.tokens()?;
+    if let Some(directory) = &create.place.directory {
+        check_place(directory, create.yes)?;
+    }
+    let (record, token) = place.create(&new)?;
     output.line(token.expose())?;
     if output.is_text() {
         note(&format!("id {}; the token is stored nowhere and is not shown again", record.id));
@@ -96,11 +146,11 @@ fn make(create: &Create, output: &Output<'_>) -> Result<()> {
 }
 
 /// A mistyped directory would get tokens that no server knows.
-fn check_place(create: &Create) -> Result<()> {
-    let Some(complaint) = Place::of(&create.directory)?.complaint().filter(|_| !create.yes) else {
+fn check_place(directory: &Path, yes: bool) -> Result<()> {
+    let Some(complaint) = Place::of(directory)?.complaint().filter(|_| !yes) else {
         return Ok(());
     };
-    let directory = printable(&create.directory.display().to_string());
+    let directory = printable(&directory.display().to_string());
     let said = format!("{directory} is no server's directory: it {complaint}");
     if !ask::is_possible() {
         bail!("{said}; --yes makes it one");
@@ -109,8 +159,8 @@ fn check_place(create: &Create) -> Result<()> {
     if ask::confirm("Make it one?")? { Ok(()) } else { bail!("no token was made") }
 }
 
-fn list(directory: &Path, output: &Output<'_>) -> Result<()> {
-    let tokens = TokenFile::of(directory).load()?;
+fn list(place: &PlaceArguments, output: &Output<'_>) -> Result<()> {
+    let tokens = place.tokens()?.list()?;
     let rows: Vec<Vec<String>> = tokens.iter().map(row).collect();
     let header = ["id", "scopes", "collections", "limits", "expires"];
     if rows.is_empty() {

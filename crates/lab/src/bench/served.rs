@@ -1,5 +1,6 @@
 //! A server in a process of its own: started, watched, killed.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -52,14 +53,23 @@ struct Created {
 impl Site {
     /// A site in `directory` with a token that may do everything.
     pub fn new(directory: &Path) -> Result<Self> {
+        Self::with_token(directory, directory.as_os_str(), &[])
+    }
+
+    /// A site in `directory` whose token is in a database.
+    pub fn over(directory: &Path, store: &str) -> Result<Self> {
+        Self::with_token(directory, OsStr::new("--store"), &[store])
+    }
+
+    fn with_token(directory: &Path, place: &OsStr, more: &[&str]) -> Result<Self> {
         let mut create = shard()?;
-        create.args(["token", "create"]).arg(directory);
+        create.args(["token", "create"]).arg(place).args(more);
         create.args(["--scope", "read,write,admin", "--yes", "--json", "-"]);
         let created: Created = serde_json::from_slice(&finished(&mut create)?)?;
         Ok(Self { directory: directory.to_owned(), token: created.token.into() })
     }
 
-    /// The same with another directory, which has a copy of the tokens.
+    /// The same with another directory, which has a copy of the tokens or shares the database.
     pub fn at(&self, directory: &Path) -> Self {
         Self { directory: directory.to_owned(), token: self.token.clone() }
     }

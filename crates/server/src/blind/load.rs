@@ -5,15 +5,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use shard_protocol::{
-    Advance, BlobName, BlockList, CollectionName, CommitName, Epoch, RecordList, Table,
-};
-use shard_rlwe::blind::Block;
+use shard_protocol::{Advance, BlobName, BlockList, CollectionName, CommitName, Epoch, Table};
 use shard_store::StoreError;
 
 use super::memory::HeldBlock;
+use super::read::read_block;
 use super::records::HeldRecords;
-use super::{Held, View};
+use super::{BlockError, Held, View};
 use crate::{Server, ServerError};
 
 /// How long the memory of blocks is waited for that searches under way still use: longer than a search may
@@ -22,58 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Names of blobs that the engine is asked for at once.
 const BLOBS_AT_ONCE: usize = 8192;
-
-/// Why the blocks of a commit cannot be searched.
-#[derive(Debug, thiserror::Error, PartialEq, Eq, Clone)]
-#[non_exhaustive]
-pub enum BlockError {
-    /// The list is of another epoch than the one that is activated.
-    #[error("the blocks of commit {commit} are of epoch {listed}, not {asked}")]
-    Epoch {
-        /// The commit of the list.
-        commit: CommitName,
-        /// The epoch of the list.
-        listed: Epoch,
-        /// The epoch that is activated.
-        asked: Epoch,
-    },
-    /// A block that is listed is not there.
-    #[error("commit {commit} lists {name}, and the server holds no such blob")]
-    Missing {
-        /// The commit of the list.
-        commit: CommitName,
-        /// The blob.
-        name: BlobName,
-    },
-    /// A block that is listed is none of this shape.
-    #[error(
-        "{name} has {actual} bytes and is no block of commit {commit}: {expected} bytes are \
-         expected, in words below the modulus"
-    )]
-    Malformed {
-        /// The commit of the list.
-        commit: CommitName,
-        /// The blob.
-        name: BlobName,
-        /// Bytes of a block of the list's shape.
-        expected: usize,
-        /// Bytes of the blob.
-        actual: usize,
-    },
-    /// The blocks take more memory than is left.
-    #[error(
-        "the blocks of this collection take {needed} bytes of memory; {left} are left of the \
-         {budget} that the server has for blocks (its setting block-mib)"
-    )]
-    TooLarge {
-        /// Memory that the blocks take.
-        needed: usize,
-        /// Memory that is left for this collection: what others do not take.
-        left: usize,
-        /// Memory for the blocks of all collections.
-        budget: usize,
-    },
-}
 
 /// What is loaded besides a server's share.
 enum Extra<'a> {
@@ -125,9 +71,10 @@ impl Server {
             Err(ServerError::Blocks(BlockError::TooLarge { needed, left, .. }))
                 if needed <= left =>
             {
-                for &name in list.names() {
-                    self.read_block(collection, commit, name, list.shape().tiles())?;
-                }
+                let names = list.names().iter().map(|&name| BlobName::block(name)).collect();
+                self.read_all(collection, commit, names, |_, name, bytes| {
+                    read_block(commit, name, list.shape().tiles(), &bytes).map(drop)
+                })?;
                 if let Some(records) = self.record_list(collection, commit, epoch)? {
                     self.check_pages(collection, commit, &records)?;
                 }
@@ -135,7 +82,13 @@ impl Server {
                 // The commit is reached, whatever becomes of this: the next search tries again.
                 let _ = self.load_held(collection, epoch, commit);
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                if matches!(error, ServerError::Blocks(_)) {
+                    // Whoever publishes sends what is missing, or gives up.
+                    self.blocks.forget_begun(collection);
+                }
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -193,36 +146,30 @@ impl Server {
         Ok(failed)
     }
 
-    /// Whether a collection may have blocks: whether it has a list of any commit's.
-    fn has_block_list(&self, collection: &CollectionName) -> Result<bool, ServerError> {
-        let before = BlobName::before_block_lists();
-        let next = self.rows.blobs(collection, Some(&before), 1)?;
-        Ok(next.first().is_some_and(|(name, _)| name.is_block_list()))
-    }
-
-    /// Whether some collection has blocks to load.
+    /// Whether some collection may have blocks to load: whether it has a list of any commit's.
     #[cfg(feature = "http")]
     pub(crate) fn any_block_list(&self) -> Result<bool, ServerError> {
+        let before = BlobName::before_block_lists();
         for collection in self.rows.collections()? {
-            if self.has_block_list(&collection)? {
+            let next = self.rows.blobs(&collection, Some(&before), 1)?;
+            if next.first().is_some_and(|(name, _)| name.is_block_list()) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Loads the blocks of a collection's current commit, if it has blocks and they are not loaded.
+    /// Loads the blocks of a collection's current commit, if it has blocks and they are not loaded, and lets go
+    /// of what it has none of any longer: another server may have dropped or reset it.
     fn load_current(&self, collection: &CollectionName) -> Result<(), ServerError> {
-        if !self.has_block_list(collection)? {
-            return Ok(());
-        }
         let _changing = self.blocks.change(collection);
         let state = self.rows.describe(collection)?;
         let current = state.epochs.iter().find(|held| Some(held.epoch) == state.current);
-        if let (Some(commit), Some(held)) = (state.commit, current)
-            && held.blocks > 0
-        {
-            self.load_held(collection, held.epoch, commit)?;
+        match (state.commit, current) {
+            (Some(commit), Some(held)) if held.blocks > 0 => {
+                self.load_held(collection, held.epoch, commit)?;
+            }
+            _ => drop(self.blocks.forget(collection)),
         }
         Ok(())
     }
@@ -236,6 +183,7 @@ impl Server {
         commit: CommitName,
     ) -> Result<Arc<Held>, ServerError> {
         if let Some(held) = self.blocks.at(collection, epoch, commit) {
+            self.blocks.forget_begun(collection);
             return Ok(held);
         }
         let damaged = |what: String| ServerError::from(StoreError::Damaged { what });
@@ -297,6 +245,24 @@ impl Server {
         list: &BlockList,
         extra: &Extra<'_>,
     ) -> Result<Arc<Held>, ServerError> {
+        match self.try_to_load(collection, commit, list, extra) {
+            // What was begun is there to save time, and nobody's memory is refused for it.
+            Err(ServerError::Blocks(BlockError::TooLarge { needed, budget, .. }))
+                if needed <= budget && self.blocks.forget_all_begun() =>
+            {
+                self.try_to_load(collection, commit, list, extra)
+            }
+            tried => tried,
+        }
+    }
+
+    fn try_to_load(
+        &self,
+        collection: &CollectionName,
+        commit: CommitName,
+        list: &BlockList,
+        extra: &Extra<'_>,
+    ) -> Result<Arc<Held>, ServerError> {
         let (tiles, each) = (list.shape().tiles(), list.shape().block_bytes());
         let records = self.record_list(collection, commit, list.epoch())?;
         let last = self.blocks.find(collection);
@@ -313,23 +279,33 @@ impl Server {
             (0..units as u32).map(is_held).collect()
         };
         let blocks_wanted = wanted(Table::Rows, list.names().len());
-        let shared: HashMap<[u8; 16], &Arc<HeldBlock>> = last
+        let begun = self.blocks.begun(collection);
+        let known: Vec<&Held> = last.iter().chain(&begun).map(|held| &**held).collect();
+        let shared: HashMap<[u8; 16], &Arc<HeldBlock>> = known
             .iter()
             .flat_map(|held| held.names.iter().copied().zip(&held.blocks))
             .filter_map(|(name, held)| Some((name, held.as_ref()?)))
             .filter(|(_, held)| held.value.polynomials() == tiles)
             .collect();
-        let last_records = last.as_ref().and_then(|held| held.records.as_ref());
-        let is_new = |(name, wanted): &(&[u8; 16], &bool)| **wanted && !shared.contains_key(*name);
-        let new = list.names().iter().zip(&blocks_wanted).filter(is_new).count();
+        let known_records: Vec<&HeldRecords> =
+            known.iter().filter_map(|held| held.records.as_ref()).collect();
+        let mut blocks: Vec<Option<Arc<HeldBlock>>> = Vec::with_capacity(list.names().len());
+        let mut new = Vec::new();
+        for (number, (name, wanted)) in list.names().iter().zip(&blocks_wanted).enumerate() {
+            let held = shared.get(name).filter(|_| *wanted);
+            blocks.push(held.map(|&held| held.clone()));
+            if *wanted && held.is_none() {
+                new.push(number);
+            }
+        }
         let segments_wanted =
             wanted(Table::Records, records.as_ref().map_or(0, |list| list.shape().segments()));
         let of_records = records
             .as_ref()
-            .map_or(0, |records| HeldRecords::new_bytes(records, last_records, &segments_wanted));
+            .map_or(0, |records| HeldRecords::new_bytes(records, &known_records, &segments_wanted));
         let memory = &self.blocks.memory;
         let mut reserved = memory
-            .reserve(new.saturating_mul(each).saturating_add(of_records))
+            .reserve(new.len().saturating_mul(each).saturating_add(of_records))
             .map_err(|left| {
                 let segments = segments_wanted.iter().enumerate().filter(|(_, wanted)| **wanted);
                 let of_records = records.as_ref().map_or(0, |list| {
@@ -342,25 +318,36 @@ impl Server {
                     budget: memory.budget,
                 }
             })?;
-        let mut blocks = Vec::with_capacity(list.names().len());
-        for (&name, wanted) in list.names().iter().zip(blocks_wanted) {
-            blocks.push(match shared.get(&name) {
-                _ if !wanted => None,
-                Some(&held) => Some(held.clone()),
-                None => {
-                    let block = self.read_block(collection, commit, name, tiles)?;
-                    Some(Arc::new(reserved.hold(block, each)))
-                }
-            });
-        }
-        let mut load = |list: RecordList| {
-            let own = view.of(collection, Table::Records).own(list.shape().segments());
-            let share = (&segments_wanted[..], own);
-            self.load_records(collection, commit, &list, last_records, share, &mut reserved)
-        };
-        let records = records.map(&mut load).transpose()?;
+        let names = new.iter().map(|&number| BlobName::block(list.names()[number])).collect();
+        let mut loaded = self.read_all(collection, commit, names, |at, name, bytes| {
+            let block = read_block(commit, name, tiles, &bytes)?;
+            blocks[new[at]] = Some(Arc::new(reserved.hold(block, each)));
+            Ok(())
+        });
         let own = view.of(collection, Table::Rows).own(list.names().len());
-        Ok(self.blocks.of(commit, list, (view, own), blocks, records))
+        let records = records.map(|list| {
+            let own = view.of(collection, Table::Records).own(list.shape().segments());
+            let mut held = HeldRecords::none_of(&list, own, self.blocks.tally.clone());
+            if loaded.is_ok() {
+                let wanted = &segments_wanted;
+                loaded = self.load_records(
+                    (collection, commit),
+                    &mut held,
+                    &known_records,
+                    wanted,
+                    &mut reserved,
+                );
+            }
+            held
+        });
+        let held = self.blocks.of(commit, list, (view, own), blocks, records);
+        match loaded {
+            Ok(()) => Ok(held),
+            Err(error) => {
+                self.blocks.begin(collection, held);
+                Err(error)
+            }
+        }
     }
 
     /// What is held with some units besides, which are loaded if they are not: another server counts on
@@ -412,7 +399,13 @@ impl Server {
     ) -> Result<Vec<(CollectionName, ServerError)>, ServerError> {
         let all = match some {
             Some(some) => some.to_vec(),
-            None => self.rows.collections()?,
+            None => {
+                let mut all = self.rows.collections()?;
+                all.extend(self.blocks.collections());
+                all.sort_unstable();
+                all.dedup();
+                all
+            }
         };
         let follow = |collection: CollectionName| {
             let moment = self.revisions.moment();
@@ -457,25 +450,5 @@ impl Server {
     /// The servers among which blocks are divided now.
     fn view(&self) -> Arc<View> {
         self.peers.as_ref().map_or_else(|| Arc::new(View::alone()), |peers| peers.next_view())
-    }
-
-    fn read_block(
-        &self,
-        collection: &CollectionName,
-        commit: CommitName,
-        name: [u8; 16],
-        tiles: usize,
-    ) -> Result<Block, ServerError> {
-        let name = BlobName::block(name);
-        let bytes = match self.rows.blob(collection, &name) {
-            Ok(bytes) => bytes,
-            Err(StoreError::UnknownBlob(name)) => {
-                return Err(BlockError::Missing { commit, name }.into());
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let (expected, actual) = (Block::byte_len(tiles), bytes.len());
-        let malformed = BlockError::Malformed { commit, name, expected, actual };
-        Ok(Block::from_bytes(tiles, &bytes).ok_or(malformed)?)
     }
 }

@@ -8,14 +8,16 @@
 //! Where several servers work on one engine, each holds a share of the blocks, and a search is over all of
 //! them.
 //!
-//! `load` (from blobs to memory, and activation), `memory` (what blocks take of it), `search`, `passes`
-//! (searches that share one), `records` (the same for sealed records), `share` (who holds what), `peers`
-//! (searches over what others hold).
+//! `load` (from blobs to memory, and activation), `read` (many blobs at once), `error`, `memory` (what blocks
+//! take of it), `search`, `passes` (searches that share one), `records` (the same for sealed records), `share`
+//! (who holds what), `peers` (searches over what others hold).
 
+mod error;
 mod load;
 mod memory;
 mod passes;
 mod peers;
+mod read;
 mod records;
 mod search;
 mod share;
@@ -23,11 +25,12 @@ mod share;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use shard_protocol::{BlobName, BlockList, CollectionName, CommitName, Epoch, Table};
 use shard_rlwe::blind::{PreparedQuery, Server as Evaluator, Shape};
 
-pub use load::BlockError;
+pub use error::BlockError;
 use memory::{HeldBlock, Memory};
 use passes::{Passes, Tally};
 pub use peers::{Asked, PartQuery, PeerError, Peers};
@@ -45,12 +48,14 @@ pub struct BlockCounts {
     /// Collections whose blocks are in memory.
     pub collections: usize,
     /// Memory of all blocks and records: theirs, those of earlier commits that searches under way still
-    /// use, and those that are being loaded.
+    /// use, those that are being loaded, and those of a load that was cut short.
     pub bytes: usize,
     /// Passes over the blocks or the records of a collection.
     pub passes: u64,
     /// Queries that were answered by them.
     pub queries: u64,
+    /// Time of all passes, each from its beginning to its end.
+    pub pass_time: Duration,
 }
 
 /// The blocks and records of one commit: all of them, or the share of this server.
@@ -125,6 +130,9 @@ impl Held {
 pub(crate) struct Blocks {
     memory: Arc<Memory>,
     held: RwLock<HashMap<CollectionName, Arc<Held>>>,
+    /// What was loaded of a commit before something of it was missing: mostly the next commit has it too. Without
+    /// this, a server that loads for longer than it takes to publish would begin anew with every publish.
+    begun: Mutex<HashMap<CollectionName, Arc<Held>>>,
     /// Collections that somebody changes.
     changing: Mutex<HashSet<CollectionName>>,
     changed: Condvar,
@@ -152,6 +160,7 @@ impl Blocks {
         Self {
             memory: Memory::new(budget),
             held: RwLock::default(),
+            begun: Mutex::default(),
             changing: Mutex::default(),
             changed: Condvar::new(),
             tally: Arc::default(),
@@ -181,13 +190,43 @@ impl Blocks {
         self.find(collection).filter(|held| (held.epoch, held.commit) == (epoch, commit))
     }
 
-    /// Which collections have blocks here.
+    /// Which collections have blocks here, or had some of them loaded.
     fn collections(&self) -> Vec<CollectionName> {
-        self.held.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        held.keys().chain(begun.keys()).cloned().collect()
+    }
+
+    /// Remembers what was loaded of a commit that could not be loaded whole.
+    fn begin(&self, collection: &CollectionName, begun: Arc<Held>) {
+        let mut all = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = all.insert(collection.clone(), begun);
+        drop(all);
+        drop(last); // frees memory: not under the lock
+    }
+
+    fn begun(&self, collection: &CollectionName) -> Option<Arc<Held>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).get(collection).cloned()
+    }
+
+    fn forget_begun(&self, collection: &CollectionName) {
+        let mut all = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = all.remove(collection);
+        drop(all);
+        drop(begun); // frees memory: not under the lock
+    }
+
+    /// Frees what was begun of all collections. Returns whether there was something.
+    fn forget_all_begun(&self) -> bool {
+        let mut all = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = std::mem::take(&mut *all);
+        drop(all);
+        !begun.is_empty()
     }
 
     /// Puts blocks in the place of those of the same collection.
     fn keep(&self, collection: &CollectionName, held: Arc<Held>) {
+        self.forget_begun(collection);
         let mut all = self.held.write().unwrap_or_else(PoisonError::into_inner);
         let last = all.insert(collection.clone(), held);
         drop(all);
@@ -197,6 +236,7 @@ impl Blocks {
     /// Forgets the blocks of a collection, which are free once the searches under way are done; returns
     /// them.
     pub(crate) fn forget(&self, collection: &CollectionName) -> Option<Arc<Held>> {
+        self.forget_begun(collection);
         let mut all = self.held.write().unwrap_or_else(PoisonError::into_inner);
         all.remove(collection)
     }
@@ -208,6 +248,7 @@ impl Blocks {
             bytes: self.memory.used(),
             passes: self.tally.passes.load(Ordering::Relaxed),
             queries: self.tally.queries.load(Ordering::Relaxed),
+            pass_time: Duration::from_micros(self.tally.microseconds.load(Ordering::Relaxed)),
         }
     }
 
@@ -249,7 +290,6 @@ fn by_cell(cells: &[u32]) -> Vec<Vec<u32>> {
 mod tests {
     use std::sync::mpsc;
     use std::thread;
-    use std::time::Duration;
 
     use super::*;
 

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use rayon::prelude::*;
 use shard_protocol::BlindQuery;
@@ -14,11 +15,26 @@ use shard_protocol::BlindQuery;
 /// One answer to every query of a part or of a search.
 type Answers = Vec<Vec<u8>>;
 
-/// Passes and the queries they were for, since the start.
+/// Passes, the queries they were for and the time they took, since the start.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) passes: AtomicU64,
     pub(super) queries: AtomicU64,
+    /// From the beginning of each to its end.
+    pub(super) microseconds: AtomicU64,
+}
+
+impl Tally {
+    /// Counts a pass that begins.
+    fn begin(&self, queries: usize) {
+        self.passes.fetch_add(1, Ordering::Relaxed);
+        self.queries.fetch_add(queries as u64, Ordering::Relaxed);
+    }
+
+    /// Counts the time of one that ends.
+    fn end(&self, begun: Instant) {
+        self.microseconds.fetch_add(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
+    }
 }
 
 /// The searches of one list of blocks.
@@ -50,6 +66,7 @@ enum Outcome {
 struct Pass<Q> {
     searches: Vec<Arc<Search<Q>>>,
     parts: usize,
+    begun: Instant,
     next: AtomicUsize,
     done: Mutex<Done>,
 }
@@ -96,10 +113,12 @@ impl<Q: Send + Sync> Passes<Q> {
         parts: usize,
         work: impl Fn(usize, &[&Q]) -> Answers + Sync,
     ) -> Answers {
-        self.count(queries.len());
+        let begun = Instant::now();
+        self.tally.begin(queries.len());
         let queries: Vec<&Q> = queries.iter().collect();
         let done: Vec<Answers> =
             (0..parts).into_par_iter().map(|part| work(part, &queries)).collect();
+        self.tally.end(begun);
         joined(&done, 0..queries.len())
     }
 
@@ -120,7 +139,8 @@ impl<Q: Send + Sync> Passes<Q> {
                 None => {
                     let pass = Arc::new(Pass::of(&mut line.waiting, parts));
                     line.running = Some(pass.clone());
-                    self.count(pass.searches.iter().map(|search| search.queries.len()).sum());
+                    let queries = pass.searches.iter().map(|search| search.queries.len());
+                    self.tally.begin(queries.sum());
                     // Those who are left over can help.
                     self.changed.notify_all();
                     return Some(pass);
@@ -152,6 +172,7 @@ impl<Q: Send + Sync> Passes<Q> {
 
     /// Hands out the answers of a pass, or that there are none.
     fn end(&self, pass: &Arc<Pass<Q>>, done: Option<&[Answers]>) {
+        self.tally.end(pass.begun);
         let mut first = 0;
         for search in &pass.searches {
             let queries = first..first + search.queries.len();
@@ -166,11 +187,6 @@ impl<Q: Send + Sync> Passes<Q> {
             line.running = None;
         }
         self.changed.notify_all();
-    }
-
-    fn count(&self, queries: usize) {
-        self.tally.passes.fetch_add(1, Ordering::Relaxed);
-        self.tally.queries.fetch_add(queries as u64, Ordering::Relaxed);
     }
 
     fn line(&self) -> MutexGuard<'_, Line<Q>> {
@@ -191,7 +207,7 @@ impl<Q> Pass<Q> {
             searches.extend(waiting.pop_front());
         }
         let done = Mutex::new(Done { parts: vec![Vec::new(); parts], left: parts });
-        Self { searches, parts, next: AtomicUsize::new(0), done }
+        Self { searches, parts, begun: Instant::now(), next: AtomicUsize::new(0), done }
     }
 }
 

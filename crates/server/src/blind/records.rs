@@ -11,7 +11,7 @@ use shard_store::StoreError;
 
 use super::BlockError;
 use super::memory::{Reserved, Taking};
-use super::passes::Passes;
+use super::passes::{Passes, Tally};
 use crate::{Server, ServerError};
 
 /// Pages of a tile, the least that is expanded.
@@ -61,12 +61,25 @@ impl HeldRecords {
         self.shape().answer_bytes() / self.shape().segments()
     }
 
-    /// Bytes of those of some segments that are not shared with the records that are held.
-    pub(super) fn new_bytes(list: &RecordList, last: Option<&Self>, wanted: &[bool]) -> usize {
+    /// Records of a list of which nothing is held yet.
+    pub(super) fn none_of(list: &RecordList, own: Vec<u32>, tally: Arc<Tally>) -> Self {
+        Self {
+            names: list.names().to_vec(),
+            segments: vec![None; list.shape().segments()],
+            own,
+            evaluator: RecordServer::new(*list.shape()),
+            passes: Passes::new(tally),
+        }
+    }
+
+    /// Bytes of those of some segments that are not shared with records that are known.
+    pub(super) fn new_bytes(list: &RecordList, known: &[&Self], wanted: &[bool]) -> usize {
         let shape = list.shape();
         let is_new = |number: &usize| {
-            let held = last.and_then(|last| last.segment(shape, *number));
-            held.is_none_or(|(_, names)| *names != list.names()[shape.pages_of(*number)])
+            let names = &list.names()[shape.pages_of(*number)];
+            let same =
+                |known: &&Self| known.segment(shape, *number).is_some_and(|it| it.1 == names);
+            !known.iter().any(same)
         };
         let new = (0..shape.segments()).filter(|&number| wanted[number]).filter(is_new);
         new.map(|number| shape.segment_bytes(number)).sum()
@@ -116,45 +129,41 @@ impl Server {
         Ok(Some(list))
     }
 
-    /// The wanted records of a list, in memory that was reserved for them. Of those that are held, segments
-    /// without another page are shared, and of the others the tiles without one are copied.
+    /// Loads the wanted records, in memory that was reserved for them. Of those that are known, segments without
+    /// another page are shared, and of the others the tiles without one are copied. What was loaded before
+    /// something was missing stays.
     pub(super) fn load_records(
         &self,
-        collection: &CollectionName,
-        commit: CommitName,
-        list: &RecordList,
-        last: Option<&HeldRecords>,
-        (wanted, own): (&[bool], Vec<u32>),
+        (collection, commit): (&CollectionName, CommitName),
+        records: &mut HeldRecords,
+        known: &[&HeldRecords],
+        wanted: &[bool],
         reserved: &mut Reserved,
-    ) -> Result<HeldRecords, ServerError> {
-        let shape = list.shape();
-        let mut segments = Vec::with_capacity(shape.segments());
-        for (number, &wanted) in wanted.iter().enumerate() {
-            let names = &list.names()[shape.pages_of(number)];
-            let held = last.and_then(|last| last.segment(shape, number));
-            if !wanted {
-                segments.push(None);
+    ) -> Result<(), ServerError> {
+        let shape = *records.shape();
+        for (number, _) in wanted.iter().enumerate().filter(|(_, wanted)| **wanted) {
+            let names = &records.names[shape.pages_of(number)];
+            let alike = || known.iter().filter_map(|known| known.segment(&shape, number));
+            if let Some((segment, _)) = alike().find(|(_, held)| *held == names) {
+                records.segments[number] = Some(segment.clone());
                 continue;
             }
-            if let Some((segment, _)) = held.filter(|(_, held)| *held == names) {
-                segments.push(Some(segment.clone()));
-                continue;
-            }
+            let held = alike().next();
             let held_tiles: Vec<&[[u8; 16]]> =
                 held.map_or_else(Vec::new, |(_, names)| names.chunks(TILE_PAGES).collect());
             let mut segment = match held {
                 Some((segment, _)) => segment.value.clone(),
-                None => Segment::zero(shape, number),
+                None => Segment::zero(&shape, number),
             };
             for (tile, names) in names.chunks(TILE_PAGES).enumerate() {
                 if held_tiles.get(tile) != Some(&names) {
-                    segment.put(tile, &self.load_pages(collection, commit, names, shape)?);
+                    segment.put(tile, &self.load_pages(collection, commit, names, &shape)?);
                 }
             }
-            segments.push(Some(Arc::new(reserved.hold(segment, shape.segment_bytes(number)))));
+            let segment = reserved.hold(segment, shape.segment_bytes(number));
+            records.segments[number] = Some(Arc::new(segment));
         }
-        let (names, passes) = (list.names().to_vec(), Passes::new(self.blocks.tally.clone()));
-        Ok(HeldRecords { names, segments, own, evaluator: RecordServer::new(*shape), passes })
+        Ok(())
     }
 
     /// Reads every page of a list, to see that it is there.
@@ -179,21 +188,16 @@ impl Server {
         shape: &RecordShape,
     ) -> Result<Vec<u8>, ServerError> {
         let mut slots = Vec::with_capacity(names.len() * shape.page_bytes());
-        for &name in names {
-            let name = BlobName::page(name);
-            let page = match self.rows.blob(collection, &name) {
-                Ok(page) => page,
-                Err(StoreError::UnknownBlob(name)) => {
-                    return Err(BlockError::Missing { commit, name }.into());
-                }
-                Err(error) => return Err(error.into()),
-            };
+        let names = names.iter().map(|&name| BlobName::page(name)).collect();
+        self.read_all(collection, commit, names, |_, name, page| {
             let (expected, actual) = (shape.page_bytes(), page.len());
             if actual != expected {
+                let name = name.clone();
                 return Err(BlockError::Malformed { commit, name, expected, actual }.into());
             }
             slots.extend_from_slice(&page);
-        }
+            Ok(())
+        })?;
         Ok(slots)
     }
 

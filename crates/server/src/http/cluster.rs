@@ -78,6 +78,8 @@ pub(super) struct Cluster {
     seen: RwLock<Seen>,
     clients: Mutex<HashMap<WorkerId, reqwest::Client>>,
     runtime: tokio::runtime::Handle,
+    /// When another server last asked for a part of a search.
+    asked: Mutex<Option<Instant>>,
     left: AtomicBool,
 }
 
@@ -99,6 +101,10 @@ struct Seen {
     /// What the last load of a share took, and when it was last looked for commits to follow.
     load: Duration,
     looked: Instant,
+    /// Collections that have moved on and are not followed yet.
+    behind: usize,
+    /// When tokens were last read, where they are in a table.
+    tokens: Option<Instant>,
 }
 
 impl Cluster {
@@ -127,6 +133,8 @@ impl Cluster {
             trusted: now,
             load: Duration::ZERO,
             looked: now,
+            behind: 0,
+            tokens: None,
         };
         let cluster = Arc::new(Self {
             members: options.members,
@@ -139,6 +147,7 @@ impl Cluster {
             seen: RwLock::new(seen),
             clients: Mutex::default(),
             runtime: tokio::runtime::Handle::current(),
+            asked: Mutex::default(),
             left: AtomicBool::new(false),
         });
         Ok((cluster, listener))
@@ -156,6 +165,8 @@ impl Cluster {
             lease_age: seen.renewed.elapsed(),
             load: seen.load,
             heads_age: seen.looked.elapsed(),
+            behind: seen.behind,
+            tokens_age: seen.tokens.map(|then| then.elapsed()),
         }
     }
 
@@ -223,9 +234,20 @@ impl Cluster {
         self.look(&mut seen, view.me());
     }
 
-    /// Time in which others learn of a change, and load what they are to hold.
-    pub(super) fn handover(&self) -> Duration {
-        LEASE * self.renewal
+    /// Says what loading took at the start.
+    pub(super) fn loaded(&self, load: Duration) {
+        self.seen_mut().load = load;
+    }
+
+    /// Waits until others have learnt that this server leaves and have loaded what it holds: then they ask it
+    /// no more.
+    pub(super) async fn hand_over(&self, most: Duration) {
+        let start = Instant::now();
+        tokio::time::sleep(LEASE * self.renewal).await;
+        let is_asked = || lock(&self.asked).is_some_and(|then| then.elapsed() < 2 * self.renewal);
+        while is_asked() && start.elapsed() < most {
+            tokio::time::sleep(self.renewal / 4).await;
+        }
     }
 
     /// Says that others may count on this server, or no longer.

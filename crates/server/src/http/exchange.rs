@@ -229,7 +229,9 @@ async fn work(
         (Access::Read, Some(fetchers)) if waits(kind) => fetchers,
         (Access::Read, Some(_)) => &shared.workers,
     };
-    let ((computed, grant), queue) = workers.run(patience, move || whole(job)).await?;
+    let collection = job.collection.clone();
+    let work = move || whole(job);
+    let ((computed, grant), queue) = workers.run(&collection, patience, work).await?;
     Ok((computed, grant, queue))
 }
 
@@ -254,7 +256,7 @@ async fn rerank(
     fetchers: &Workers,
     job: Job,
 ) -> Result<(Computed, Option<Grant>, Duration), Undone> {
-    let patience = shared.options.request_timeout;
+    let (patience, collection) = (shared.options.request_timeout, job.collection.clone());
     let fetch = move || {
         let mut stages = Stages::default();
         let Job { server, collection, body, .. } = &job;
@@ -262,7 +264,8 @@ async fn rerank(
         let revision = server.revision(collection).ok();
         (prepared, revision, stages, job)
     };
-    let ((prepared, revision, mut stages, job), waited) = fetchers.run(patience, fetch).await?;
+    let ((prepared, revision, mut stages, job), waited) =
+        fetchers.run(&collection, patience, fetch).await?;
     let prepared = match prepared {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -276,7 +279,7 @@ async fn rerank(
         drop(counted);
         (Computed { answer, stages, revision }, job.grant)
     };
-    let ((computed, grant), queue) = shared.workers.run(patience, score).await?;
+    let ((computed, grant), queue) = shared.workers.run(&collection, patience, score).await?;
     Ok((computed, grant, waited + queue))
 }
 

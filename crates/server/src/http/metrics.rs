@@ -81,6 +81,10 @@ pub(super) struct ClusterLevels {
     pub(super) load: Duration,
     /// Since it last looked whether collections have moved on.
     pub(super) heads_age: Duration,
+    /// Collections that have moved on to a commit that it does not hold yet.
+    pub(super) behind: usize,
+    /// Since tokens were read, where they are in a table.
+    pub(super) tokens_age: Option<Duration>,
 }
 
 /// See [`Metrics::begin`].
@@ -193,12 +197,17 @@ impl Metrics {
             gauge!("shard_blind_bytes").set(levels.blocks.bytes as f64);
             counter!("shard_blind_passes_total").absolute(levels.blocks.passes);
             counter!("shard_blind_queries_total").absolute(levels.blocks.queries);
+            gauge!("shard_blind_pass_seconds_total").set(levels.blocks.pass_time.as_secs_f64());
             gauge!("shard_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
             if let Some(cluster) = &levels.cluster {
                 gauge!("shard_cluster_servers").set(cluster.servers as f64);
                 gauge!("shard_cluster_lease_age_seconds").set(cluster.lease_age.as_secs_f64());
                 gauge!("shard_cluster_load_seconds").set(cluster.load.as_secs_f64());
                 gauge!("shard_cluster_heads_age_seconds").set(cluster.heads_age.as_secs_f64());
+                gauge!("shard_cluster_collections_behind").set(cluster.behind as f64);
+                if let Some(age) = cluster.tokens_age {
+                    gauge!("shard_cluster_tokens_age_seconds").set(age.as_secs_f64());
+                }
             }
             for (name, value) in &levels.engine {
                 gauge!(format!("shard_engine_{name}")).set(*value);
@@ -233,6 +242,7 @@ fn describe() {
         "Passes over the blocks or the records of a collection."
     );
     describe_counter!("shard_blind_queries_total", "Queries that passes were for.");
+    describe_gauge!("shard_blind_pass_seconds_total", "Time of all passes, by the clock.");
     describe_gauge!("shard_cluster_servers", "Servers that are counted on, this one included.");
     describe_gauge!("shard_cluster_lease_age_seconds", "Since the lease was renewed.");
     describe_gauge!("shard_cluster_load_seconds", "What the last load of a share took.");
@@ -240,6 +250,11 @@ fn describe() {
         "shard_cluster_heads_age_seconds",
         "Since it was last looked whether collections have moved on."
     );
+    describe_gauge!(
+        "shard_cluster_collections_behind",
+        "Collections that have moved on to a commit that is not loaded yet."
+    );
+    describe_gauge!("shard_cluster_tokens_age_seconds", "Since tokens were read.");
     describe_gauge!("shard_build_info", "The version that runs.");
     describe_gauge!("process_resident_memory_bytes", "Resident memory of the process.");
 }

@@ -48,6 +48,7 @@ use axum_server::Handle;
 use axum_server::tls_rustls::RustlsAcceptor;
 use hyper_util::rt::TokioTimer;
 use shard_protocol::{Operation, http};
+use shard_store::StoreError;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -55,10 +56,11 @@ use tower_http::catch_panic::CatchPanicLayer;
 pub use options::HttpOptions;
 pub use tls::{Tls, TlsError};
 pub use tokens::{
-    NewToken, Scope, TOKEN_PREFIX, Token, TokenError, TokenFile, TokenLimits, TokenRecord, Tokens,
+    NewToken, Scope, TOKEN_PREFIX, Token, TokenError, TokenFile, TokenLimits, TokenRecord,
+    TokenTable, Tokens,
 };
 
-use crate::{Maintenance, Server};
+use crate::{Maintenance, Server, ServerError};
 use body::Budget;
 pub use cluster::ClusterOptions;
 use cluster::{Cluster, PeerPort};
@@ -75,6 +77,9 @@ const FETCHERS: usize = 16;
 
 /// Time for the last bytes of an answer to leave the buffers of TLS, which has copies of its own.
 const LAST_BYTES: Duration = Duration::from_millis(500);
+
+/// Time until blocks are looked for again that an engine had which did not answer.
+const LOAD_AGAIN: Duration = Duration::from_secs(1);
 
 /// The longest time between two tries of a compaction that fails.
 const COMPACTION_RETRY: Duration = Duration::from_secs(60 * 60);
@@ -129,7 +134,7 @@ struct Shared {
     address: SocketAddr,
     server: Arc<Server>,
     maintenance: Arc<dyn Maintenance>,
-    tokens: Tokens,
+    tokens: Arc<Tokens>,
     snapshots: PathBuf,
     options: HttpOptions,
     workers: Workers,
@@ -138,6 +143,8 @@ struct Shared {
     /// For changes, which the engine takes one at a time anyway: they wait for the disk, and
     /// searches must not wait with them.
     writer: Workers,
+    /// For parts of searches that other servers ask for.
+    peer_workers: Option<Arc<Workers>>,
     budget: Budget,
     doorkeeper: Doorkeeper,
     metrics: Arc<Metrics>,
@@ -182,15 +189,15 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
         Some((cluster, _)) => server.with_peers(cluster.clone()),
         None => server,
     });
-    let (cluster, peer_port) = match joined {
+    let (cluster, peer_workers, peer_port) = match joined {
         Some((cluster, listener)) => {
             // They wait for nobody, so two servers cannot wait for each other.
-            let workers = Workers::new("peer", options.workers, 1, options.queue)?;
-            let port = cluster.serve(listener, server.clone(), workers)?;
+            let workers = Arc::new(Workers::new("peer", options.workers, 1, options.queue)?);
+            let port = cluster.serve(listener, server.clone(), workers.clone())?;
             cluster.renew().map_err(|error| StartError::Peers(error.to_string()))?;
-            (Some(cluster), Some(port))
+            (Some(cluster), Some(workers), Some(port))
         }
-        None => (None, None),
+        None => (None, None, None),
     };
     let metrics = Arc::new(Metrics::new());
     let doorkeeper = Doorkeeper::new(&options, metrics.clone());
@@ -202,11 +209,12 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
         server,
         cluster,
         maintenance,
-        tokens,
+        tokens: Arc::new(tokens),
         snapshots,
         workers: Workers::new("worker", options.workers, threads, options.queue)?,
         fetchers: remote.then(fetchers).transpose()?,
         writer: Workers::new("writer", 1, threads, options.queue)?,
+        peer_workers,
         budget: Budget::new(options.held_bytes),
         doorkeeper: doorkeeper.clone(),
         metrics,
@@ -234,7 +242,7 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
     };
     load_blocks(&shared);
     if let Some(cluster) = &shared.cluster {
-        cluster::follow(cluster, &shared.server);
+        cluster::follow(cluster, &shared.server, &shared.tokens);
     }
     let maintenance = tokio::spawn(keep_up(shared.clone()));
     Ok(Running { address, handle, shared, tls, serving, maintenance, peer_port })
@@ -254,7 +262,10 @@ impl Running {
     /// Reads certificate and tokens again. What cannot be read stays as it was, which the log
     /// says.
     pub fn reload(&self) {
-        if let Err(error) = self.shared.tokens.reload() {
+        // Those of a table are read all the time, and a database may keep us waiting.
+        if !self.shared.tokens.are_shared()
+            && let Err(error) = self.shared.tokens.reload()
+        {
             tracing::error!(%error, "the tokens of before stay in force");
         }
         if let Some(tls) = &self.tls {
@@ -271,9 +282,9 @@ impl Running {
         self.shared.stopping.store(true, Ordering::Relaxed);
         if let Some(cluster) = self.shared.cluster.clone() {
             // Others take over what it holds, while it still answers.
-            let handover = cluster.handover();
-            let _ = tokio::task::spawn_blocking(move || cluster.set_ready(false)).await;
-            tokio::time::sleep(handover).await;
+            let leaving = cluster.clone();
+            let _ = tokio::task::spawn_blocking(move || leaving.set_ready(false)).await;
+            cluster.hand_over(self.shared.options.grace).await;
         }
         tokio::time::sleep(self.shared.options.drain).await;
         let grace = self.shared.options.grace;
@@ -320,24 +331,43 @@ fn load_blocks(shared: &Arc<Shared>) {
     shared.loading.store(true, Ordering::Relaxed);
     let shared = shared.clone();
     tokio::task::spawn_blocking(move || {
-        let loaded = catch_unwind(AssertUnwindSafe(|| shared.server.load_blocks()));
-        match loaded {
-            Ok(Ok(failed)) => {
-                for (collection, error) in failed {
-                    tracing::error!(%collection, %error, "blocks cannot be loaded");
-                }
-                let counts = shared.server.blocks();
-                let (collections, bytes) = (counts.collections, counts.bytes);
-                tracing::info!(collections, bytes, "blocks are loaded");
-            }
-            Ok(Err(error)) => tracing::error!(%error, "blocks cannot be loaded"),
-            Err(_) => tracing::error!("the load of blocks panicked"),
+        let start = Instant::now();
+        while !load_all(&shared.server) && !shared.stopping.load(Ordering::Relaxed) {
+            std::thread::sleep(LOAD_AGAIN);
         }
         if let Some(cluster) = &shared.cluster {
+            cluster.loaded(start.elapsed());
             cluster.set_ready(true);
         }
         shared.loading.store(false, Ordering::Relaxed);
     });
+}
+
+/// Loads what can be loaded. Returns whether nothing is left that the next try may find: what an engine had that did
+/// not answer. Blocks for which there is no room are left to the first search of them: where servers start together
+/// each is alone at first, and room comes when they divide what there is.
+fn load_all(server: &Server) -> bool {
+    let is_away =
+        |error: &ServerError| matches!(error, ServerError::Store(StoreError::Unavailable { .. }));
+    match catch_unwind(AssertUnwindSafe(|| server.load_blocks())) {
+        Ok(Ok(failed)) => {
+            for (collection, error) in &failed {
+                tracing::error!(%collection, %error, "blocks cannot be loaded");
+            }
+            let counts = server.blocks();
+            let (collections, bytes) = (counts.collections, counts.bytes);
+            tracing::info!(collections, bytes, "blocks are loaded");
+            !failed.iter().any(|(_, error)| is_away(error))
+        }
+        Ok(Err(error)) => {
+            tracing::error!(%error, "blocks cannot be loaded");
+            !is_away(&error)
+        }
+        Err(_) => {
+            tracing::error!("the load of blocks panicked");
+            true
+        }
+    }
 }
 
 /// Waits until nothing is served any longer, and the last bytes had time to go.

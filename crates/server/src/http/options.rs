@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use shard_protocol::BlindQuery;
+
 /// Limits and manners of a server. Every limit is there so that no peer, however many connections
 /// it opens and whatever it sends, makes the server use more than the sum of them.
 #[derive(Clone, PartialEq, Debug)]
@@ -31,13 +33,13 @@ pub struct HttpOptions {
     /// Time for a body, and then once more for its place in the queue. A body may take a second
     /// longer for every [`SLOWEST_BYTES_PER_SECOND`](Self::SLOWEST_BYTES_PER_SECOND) received.
     pub request_timeout: Duration,
-    /// Requests that are computed at a time, besides one that changes something.
+    /// Requests that are computed at a time, besides one that changes something: at least as many as
+    /// there are searches of a blind collection that share a pass over its blocks.
     pub workers: usize,
     /// Requests that wait for a worker, and changes that wait for theirs; more are told to come
     /// back.
     pub queue: usize,
-    /// Threads that one request is spread over. With as many workers as cores, one is best under
-    /// load; more shorten the single request on an idle machine.
+    /// Threads that one request is spread over, which shortens a single request while cores idle.
     pub threads_per_request: usize,
     /// Time between the announcement of a shutdown on `/readyz` and its beginning.
     pub drain: Duration,
@@ -61,6 +63,7 @@ impl HttpOptions {
 
 impl Default for HttpOptions {
     fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             body_bytes: 64 << 20,
             held_bytes: 256 << 20,
@@ -72,9 +75,9 @@ impl Default for HttpOptions {
             header_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(75),
             request_timeout: Duration::from_secs(10),
-            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            workers: cores.max(BlindQuery::MOST),
             queue: 64,
-            threads_per_request: 1,
+            threads_per_request: cores.min(BlindQuery::MOST),
             drain: Duration::ZERO,
             grace: Duration::from_secs(30),
             compaction_interval: Duration::from_secs(60),

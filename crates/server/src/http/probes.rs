@@ -55,7 +55,8 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMa
 }
 
 fn every_worker(shared: &Shared) -> impl Iterator<Item = &Workers> {
-    [&shared.workers, &shared.writer].into_iter().chain(&shared.fetchers)
+    let of_peers = shared.peer_workers.as_deref();
+    [&shared.workers, &shared.writer].into_iter().chain(&shared.fetchers).chain(of_peers)
 }
 
 /// The description of the interface, for programs.

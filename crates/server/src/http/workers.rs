@@ -1,16 +1,18 @@
 //! Computing, away from the threads that serve sockets.
 //!
 //! A fixed number of workers, each a rayon pool of its own, so that requests under load share the
-//! cores by request and not by piece of work; a bounded queue before them, first come first
-//! served; when the queue is full, requests are refused at once.
+//! cores by request and not by piece of work; a bounded queue before them. Collections take turns,
+//! and within one it is first come, first served: a collection that is asked much holds up its own
+//! requests. When the queue is full, or a collection has its part of it, requests are refused at once.
 
+use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
-use tokio::sync::{Semaphore, oneshot};
+use shard_protocol::CollectionName;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 /// Why work was not done.
@@ -25,10 +27,8 @@ pub(super) enum NotDone {
 }
 
 pub(super) struct Workers {
-    free: Arc<Semaphore>,
-    pools: Arc<Mutex<Vec<Arc<ThreadPool>>>>,
+    desk: Arc<Desk>,
     count: usize,
-    waiting: AtomicUsize,
     queue: usize,
 }
 
@@ -44,50 +44,44 @@ impl Workers {
             ThreadPoolBuilder::new().num_threads(threads.max(1)).thread_name(name).build()
         };
         let count = count.max(1);
-        let pools: Vec<_> =
-            (0..count).map(|at| pool(at).map(Arc::new)).collect::<Result<_, _>>()?;
-        Ok(Self {
-            free: Arc::new(Semaphore::new(count)),
-            pools: Arc::new(Mutex::new(pools)),
-            count,
-            waiting: AtomicUsize::new(0),
-            queue,
-        })
+        let free = (0..count).map(|at| pool(at).map(Arc::new)).collect::<Result<_, _>>()?;
+        let desk = Desk(Mutex::new(Line { free, ..Line::default() }));
+        Ok(Self { desk: Arc::new(desk), count, queue })
     }
 
     /// Requests that wait for a worker.
     pub(super) fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+        self.desk.line().waiting
     }
 
     /// Requests that are being computed.
     pub(super) fn computing(&self) -> usize {
-        self.count - self.free.available_permits()
+        self.count - self.desk.line().free.len()
     }
 
-    /// Runs work on a worker, and says how long it waited for one. Work that has begun is finished
-    /// even when nobody waits for it any longer.
+    /// Runs work for a collection on a worker, and says how long it waited for one. Work that has begun is
+    /// finished even when nobody waits for it any longer.
     pub(super) async fn run<T: Send + 'static>(
         &self,
+        collection: &CollectionName,
         patience: Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<(T, Duration), NotDone> {
         let start = Instant::now();
-        let worker = match self.free.clone().try_acquire_owned() {
-            Ok(worker) => worker,
-            Err(_) => {
-                let _place = self.queue_up().ok_or(NotDone::Full)?;
-                let free = timeout(patience, self.free.clone().acquire_owned()).await;
-                free.map_err(|_| NotDone::Late)?.expect("the semaphore is never closed")
+        let place = self.desk.line().take(collection, self.queue).ok_or(NotDone::Full)?;
+        let worker = match place {
+            Place::Free(pool) => Worker { desk: self.desk.clone(), pool: Some(pool) },
+            Place::Queued(ticket, granted) => {
+                let _queued = Queued { desk: &self.desk, collection, ticket };
+                let granted = timeout(patience, granted).await.map_err(|_| NotDone::Late)?;
+                granted.expect("a place in the queue is granted or left")
             }
         };
         let waited = start.elapsed();
-        let pools = self.pools.clone();
-        let pool = lock(&pools).pop().expect("as many pools as workers");
         let (sender, receiver) = oneshot::channel();
-        pool.clone().spawn(move || {
+        let pool = worker.pool.clone().expect("a worker has a pool until it is dropped");
+        pool.spawn(move || {
             let outcome = catch_unwind(AssertUnwindSafe(work));
-            lock(&pools).push(pool);
             drop(worker);
             // Nobody is there to receive it when the peer has gone.
             let _ = sender.send(outcome);
@@ -97,25 +91,125 @@ impl Workers {
             Ok(Err(_)) | Err(_) => Err(NotDone::Panicked),
         }
     }
+}
 
-    fn queue_up(&self) -> Option<Place<'_>> {
-        let place = |waiting| (waiting < self.queue).then_some(waiting + 1);
-        let taken = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, place);
-        taken.ok().map(|_| Place(&self.waiting))
+/// Where workers are given out.
+struct Desk(Mutex<Line>);
+
+/// Free workers, and those who wait for one.
+#[derive(Default)]
+struct Line {
+    free: Vec<Arc<ThreadPool>>,
+    waiting: usize,
+    /// Whoever waits, by collection; no collection is here for whom nobody waits.
+    lines: HashMap<CollectionName, VecDeque<(u64, oneshot::Sender<Worker>)>>,
+    /// The collections of `lines` in the order of their turns.
+    turns: VecDeque<CollectionName>,
+    tickets: u64,
+}
+
+/// What one who comes gets.
+enum Place {
+    Free(Arc<ThreadPool>),
+    Queued(u64, oneshot::Receiver<Worker>),
+}
+
+/// A worker that is taken; it goes to the next one who waits, also when whoever was to have it is gone.
+struct Worker {
+    desk: Arc<Desk>,
+    pool: Option<Arc<ThreadPool>>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        while let Some(pool) = self.pool.take() {
+            let next = self.desk.line().give_back(pool);
+            if let Some((next, pool)) = next {
+                let worker = Self { desk: self.desk.clone(), pool: Some(pool) };
+                // Whoever gave up just now does not take it.
+                self.pool = next.send(worker).err().and_then(|mut worker| worker.pool.take());
+            }
+        }
     }
 }
 
 /// A place in the queue; given back also when the one who waits gives up.
-struct Place<'a>(&'a AtomicUsize);
+struct Queued<'a> {
+    desk: &'a Desk,
+    collection: &'a CollectionName,
+    ticket: u64,
+}
 
-impl Drop for Place<'_> {
+impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.desk.line().leave(self.collection, self.ticket);
     }
 }
 
-fn lock<T>(pools: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    pools.lock().unwrap_or_else(PoisonError::into_inner)
+impl Desk {
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Line {
+    /// A free worker, or a place in a queue of so many; `None` when there is none. A quarter of the queue is
+    /// kept for collections that wait less.
+    fn take(&mut self, collection: &CollectionName, queue: usize) -> Option<Place> {
+        if let Some(pool) = self.free.pop() {
+            return Some(Place::Free(pool));
+        }
+        let own = self.lines.get(collection).map_or(0, VecDeque::len);
+        if self.waiting >= queue || own >= (queue - queue / 4) {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        self.tickets += 1;
+        if own == 0 {
+            self.turns.push_back(collection.clone());
+        }
+        self.lines.entry(collection.clone()).or_default().push_back((self.tickets, sender));
+        self.waiting += 1;
+        Some(Place::Queued(self.tickets, receiver))
+    }
+
+    /// Takes a worker back: it is free, unless somebody waits for it, who is returned with it.
+    fn give_back(
+        &mut self,
+        pool: Arc<ThreadPool>,
+    ) -> Option<(oneshot::Sender<Worker>, Arc<ThreadPool>)> {
+        if let Some(next) = self.next() {
+            return Some((next, pool));
+        }
+        self.free.push(pool);
+        None
+    }
+
+    /// Takes the next one out of the queue.
+    fn next(&mut self) -> Option<oneshot::Sender<Worker>> {
+        let collection = self.turns.pop_front()?;
+        let line = self.lines.get_mut(&collection).expect("every turn has a line");
+        let (_, next) = line.pop_front().expect("no line is empty");
+        self.waiting -= 1;
+        if line.is_empty() {
+            self.lines.remove(&collection);
+        } else {
+            self.turns.push_back(collection);
+        }
+        Some(next)
+    }
+
+    /// Takes one out who waits no longer.
+    fn leave(&mut self, collection: &CollectionName, ticket: u64) {
+        let Some(line) = self.lines.get_mut(collection) else { return };
+        let Some(at) = line.iter().position(|(other, _)| *other == ticket) else { return };
+        line.remove(at);
+        self.waiting -= 1;
+        if line.is_empty() {
+            self.lines.remove(collection);
+            self.turns.retain(|other| other != collection);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -124,6 +218,10 @@ mod tests {
     use std::sync::mpsc;
 
     const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn name(text: &str) -> CollectionName {
+        text.parse().unwrap()
+    }
 
     #[tokio::test]
     async fn the_queue_is_bounded_and_what_it_holds_is_served() {
@@ -138,18 +236,18 @@ mod tests {
                     gate.recv().unwrap();
                     1
                 };
-                workers.run(PATIENCE, work).await
+                workers.run(&name("a"), PATIENCE, work).await
             }
         });
         begun.await.unwrap();
         let second = tokio::spawn({
             let workers = workers.clone();
-            async move { workers.run(PATIENCE, || 2).await }
+            async move { workers.run(&name("a"), PATIENCE, || 2).await }
         });
         while workers.waiting() == 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(workers.run(PATIENCE, || 3).await.unwrap_err(), NotDone::Full);
+        assert_eq!(workers.run(&name("a"), PATIENCE, || 3).await.unwrap_err(), NotDone::Full);
         assert_eq!((workers.computing(), workers.waiting()), (1, 1));
         open.send(()).unwrap();
         assert_eq!(first.await.unwrap().unwrap().0, 1);
@@ -161,11 +259,13 @@ mod tests {
     async fn one_who_waits_too_long_is_turned_away_and_leaves_no_gap() {
         let workers = Workers::new("worker", 1, 1, 1).unwrap();
         let (open, gate) = mpsc::channel::<()>();
-        let (blocked, late) = tokio::join!(workers.run(PATIENCE, move || gate.recv()), async {
-            let late = workers.run(Duration::from_millis(20), || ()).await;
-            open.send(()).unwrap();
-            late
-        });
+        let one = name("a");
+        let (blocked, late) =
+            tokio::join!(workers.run(&one, PATIENCE, move || gate.recv()), async {
+                let late = workers.run(&one, Duration::from_millis(20), || ()).await;
+                open.send(()).unwrap();
+                late
+            });
         assert_eq!(late.unwrap_err(), NotDone::Late);
         assert!(blocked.is_ok());
         assert_eq!((workers.waiting(), workers.computing()), (0, 0));
@@ -174,8 +274,54 @@ mod tests {
     #[tokio::test]
     async fn a_panic_costs_one_request_and_no_worker() {
         let workers = Workers::new("worker", 1, 1, 1).unwrap();
-        let boom = workers.run(PATIENCE, || std::panic::resume_unwind(Box::new("boom"))).await;
+        let boom =
+            workers.run(&name("a"), PATIENCE, || std::panic::resume_unwind(Box::new("boom"))).await;
         assert_eq!(boom.map(|(never, _): ((), _)| never), Err(NotDone::Panicked));
-        assert_eq!(workers.run(PATIENCE, || 5).await.unwrap().0, 5);
+        assert_eq!(workers.run(&name("a"), PATIENCE, || 5).await.unwrap().0, 5);
+    }
+
+    #[tokio::test]
+    async fn collections_take_turns_and_none_fills_the_queue() {
+        let workers = Arc::new(Workers::new("worker", 1, 1, 8).unwrap());
+        let (open, gate) = mpsc::channel::<()>();
+        let (order, done) = mpsc::channel();
+        let start = |collection: &'static str, work: Box<dyn FnOnce() + Send>| {
+            let (workers, order) = (workers.clone(), order.clone());
+            tokio::spawn(async move {
+                let work = move || {
+                    work();
+                    order.send(collection).unwrap();
+                };
+                workers.run(&name(collection), PATIENCE, work).await.map(|_| ())
+            })
+        };
+        let mut all = vec![start("busy", Box::new(move || gate.recv().unwrap()))];
+        while workers.computing() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let queued = async |count: usize| {
+            while workers.waiting() < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        for count in 1..=6 {
+            all.push(start("busy", Box::new(|| ())));
+            queued(count).await;
+        }
+        let more = workers.run(&name("busy"), PATIENCE, || ()).await;
+        assert_eq!(more.unwrap_err(), NotDone::Full, "a quarter is for others");
+        for count in 7..=8 {
+            all.push(start("other", Box::new(|| ())));
+            queued(count).await;
+        }
+        let third = workers.run(&name("third"), PATIENCE, || ()).await;
+        assert_eq!(third.unwrap_err(), NotDone::Full);
+        open.send(()).unwrap();
+        for one in all {
+            one.await.unwrap().unwrap();
+        }
+        let served: Vec<&str> = done.try_iter().collect();
+        assert_eq!(served[..5], ["busy", "busy", "other", "busy", "other"]);
+        assert_eq!((served.len(), workers.waiting(), workers.computing()), (9, 0, 0));
     }
 }

@@ -208,6 +208,69 @@ fn a_list_that_names_a_missing_or_malformed_block_changes_nothing() {
 }
 
 #[test]
+fn what_was_loaded_before_something_was_missing_is_not_loaded_again() {
+    let one = Commit::new(1, 0..200);
+    let rows = Arc::new(MemoryRows::new());
+    let first = Server::new(rows.clone(), Limits::default());
+    publish(&first, &one, None);
+    let names: Vec<BlobName> = one.list.names().iter().map(|&name| BlobName::block(name)).collect();
+    let (begin, end) = (&names[0], names.last().unwrap());
+    let put =
+        |name: &BlobName, bytes: &[u8]| rows.put_blob(&main_collection(), name, bytes).unwrap();
+    let gone = |name: &BlobName| rows.delete_blob(&main_collection(), name).unwrap();
+    let last = rows.blob(&main_collection(), end).unwrap();
+    // Another server follows while the next publish has removed a block already.
+    let second = Server::new(rows.clone(), Limits::default());
+    gone(end);
+    assert_eq!(second.follow(None).unwrap().len(), 1, "it cannot be followed");
+    assert!(!answers(&second, &one));
+    assert_eq!(second.blocks().bytes, one.list.block_bytes() / names.len() * (names.len() - 1));
+    gone(begin);
+    put(end, &last);
+    assert!(second.follow(None).unwrap().is_empty());
+    assert!(answers(&second, &one));
+    assert_eq!(second.blocks().bytes, one.list.block_bytes());
+    assert!(second.drop_collection(&main_collection()).unwrap());
+    assert_eq!(second.blocks().bytes, 0);
+}
+
+#[test]
+fn what_another_server_dropped_or_reset_is_let_go_of() {
+    let one = Commit::new(1, 0..200);
+    let rows = Arc::new(MemoryRows::new());
+    let servers = [(); 2].map(|()| Server::new(rows.clone(), Limits::default()));
+    let main = main_collection();
+    for named in [true, false] {
+        publish(&servers[0], &one, None);
+        assert!(servers[1].follow(None).unwrap().is_empty());
+        assert!(answers(&servers[1], &one));
+        assert!(servers[0].drop_collection(&main).unwrap());
+        let some = named.then(|| [main.clone()]);
+        let failed = servers[1].follow(some.as_ref().map(|some| &some[..])).unwrap();
+        assert!(failed.is_empty(), "{failed:?}");
+        assert_eq!(servers[1].blocks().bytes, 0);
+        assert!(!answers(&servers[1], &one));
+    }
+}
+
+#[test]
+fn what_was_begun_of_one_collection_does_not_take_the_memory_of_another() {
+    let one = Commit::new(1, 0..200);
+    let rows = Arc::new(MemoryRows::new());
+    publish(&Server::new(rows.clone(), Limits::default()), &one, None);
+    let end = BlobName::block(*one.list.names().last().unwrap());
+    rows.delete_blob(&main_collection(), &end).unwrap();
+    let server = Server::new(rows, Limits::default()).with_block_bytes(one.list.block_bytes());
+    assert_eq!(server.follow(None).unwrap().len(), 1, "it cannot be followed");
+    assert!(server.blocks().bytes > 0);
+    let other: CollectionName = "other".parse().unwrap();
+    let kind = |message: &Vec<u8>| message_kind(&server.handle(&other, message)).unwrap();
+    let kinds: Vec<MessageKind> = one.publish(None).iter().map(kind).collect();
+    assert_eq!(kinds, [MessageKind::Accepted; 4]);
+    assert_eq!(server.blocks().bytes, one.list.block_bytes());
+}
+
+#[test]
 fn a_list_of_another_epoch_or_that_cannot_be_read_is_refused() {
     let one = Commit::new(1, 0..40);
     let server = empty();

@@ -17,6 +17,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::output::Output;
 use crate::place::refuse_vault;
 use settings::{LogFormat, Resolved, Settings};
+pub(in crate::commands) use settings::{StoreAddress, storage};
 
 /// What a second signal ends with.
 const CUT_OFF: &str = "ended by a second signal: requests under way were cut off";

@@ -51,7 +51,10 @@ impl std::fmt::Debug for StoreAddress {
 
 /// Where rows and blobs are.
 #[cfg(feature = "cluster")]
-fn storage(store: Option<StoreAddress>, objects: Option<String>) -> Result<Storage> {
+pub(in crate::commands) fn storage(
+    store: Option<StoreAddress>,
+    objects: Option<String>,
+) -> Result<Storage> {
     let Some(StoreAddress(address)) = store else {
         if objects.is_some() {
             bail!("objects go with a store: give --store postgres://... too");
@@ -93,7 +96,10 @@ fn peers(set: &Settings) -> Result<PeerOptions> {
 const POSTGRES_PASSWORD: &str = "PGPASSWORD";
 
 #[cfg(not(feature = "cluster"))]
-fn storage(store: Option<StoreAddress>, objects: Option<String>) -> Result<Storage> {
+pub(in crate::commands) fn storage(
+    store: Option<StoreAddress>,
+    objects: Option<String>,
+) -> Result<Storage> {
     if store.is_some() || objects.is_some() {
         bail!("this program was built without the cargo feature `cluster`, which --store needs");
     }
@@ -198,14 +204,15 @@ settings! {
     /// Time for a body, and again for its place in the queue, in seconds [default: 10]
     #[arg(value_name = "SECONDS")]
     request_timeout: u64,
-    /// Requests that are computed at a time, besides one change; 0 for one per core [default: 0]
+    /// Requests that are computed at a time, besides one change; 0 for one per core, and at least eight
+    /// [default: 0]
     #[arg(value_name = "COUNT")]
     workers: usize,
     /// Requests that wait for a worker before others are told to come back [default: 64]
     #[arg(value_name = "COUNT")]
     queue: usize,
-    /// Threads that one request is spread over [default: 1]
-    #[arg(value_name = "COUNT", value_parser = positive)]
+    /// Threads that one request is spread over; 0 for all cores, up to eight [default: 0]
+    #[arg(value_name = "COUNT")]
     threads_per_request: usize,
     /// Time between the announcement of a shutdown on /readyz and its beginning, in seconds
     /// [default: 0]
@@ -329,7 +336,7 @@ impl Settings {
                 queue: set.queue.unwrap_or(defaults.queue),
                 threads_per_request: count(
                     "threads-per-request",
-                    set.threads_per_request,
+                    set.threads_per_request.filter(|&threads| threads > 0),
                     defaults.threads_per_request,
                 )?,
                 drain: pause("drain", set.drain, defaults.drain)?,

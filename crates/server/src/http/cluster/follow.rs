@@ -1,18 +1,19 @@
 //! The threads of a server that works beside others: one for its lease, which nothing may hold up, one for its share,
-//! one for the commits of collections.
+//! one for the commits of collections, one for tokens.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::{Cluster, KEPT};
+use crate::http::Tokens;
 use crate::{Peers, Server};
 
 /// How often commits are looked for that nobody has told of, in times between two renewals.
 const LOOK: u32 = 5;
 
 /// Keeps the lease, follows the others and the collections, until the cluster is left.
-pub(in crate::http) fn follow(cluster: &Arc<Cluster>, server: &Arc<Server>) {
+pub(in crate::http) fn follow(cluster: &Arc<Cluster>, server: &Arc<Server>, tokens: &Arc<Tokens>) {
     let (one, of) = (cluster.clone(), server.clone());
     spawn("share", move || keep_share(&one, &of));
     let (one, of) = (cluster.clone(), server.clone());
@@ -20,6 +21,11 @@ pub(in crate::http) fn follow(cluster: &Arc<Cluster>, server: &Arc<Server>) {
     let lease = cluster.clone();
     spawn("lease", move || keep_lease(&lease));
     spawn("heads", move || follow_heads(&one, &of));
+    if tokens.are_shared() {
+        cluster.seen_mut().tokens = Some(Instant::now());
+        let (cluster, tokens) = (cluster.clone(), tokens.clone());
+        spawn("tokens", move || follow_tokens(&cluster, &tokens));
+    }
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
@@ -64,17 +70,41 @@ fn share(server: &Server, tidy: bool) {
     }
 }
 
+fn follow_tokens(cluster: &Cluster, tokens: &Tokens) {
+    let mut failed = false;
+    while !cluster.left.load(Ordering::Relaxed) {
+        std::thread::sleep(cluster.renewal);
+        match tokens.reload() {
+            Ok(()) => {
+                cluster.seen_mut().tokens = Some(Instant::now());
+                failed = false;
+            }
+            Err(error) => {
+                if !failed {
+                    tracing::error!(%error, "the tokens of before stay in force");
+                }
+                failed = true;
+            }
+        }
+    }
+}
+
 fn follow_heads(cluster: &Cluster, server: &Server) {
     while !cluster.left.load(Ordering::Relaxed) {
         let moved = cluster.members.moved(LOOK * cluster.renewal);
         // With nothing said all are looked at, now and then.
         let some = moved.filter(|moved| !moved.is_empty());
+        if let Some(some) = &some {
+            let mut seen = cluster.seen_mut();
+            seen.behind = seen.behind.max(some.len());
+        }
         match server.follow(some.as_deref()) {
             Ok(failed) => {
-                for (collection, error) in failed {
+                for (collection, error) in &failed {
                     tracing::error!(%collection, %error, "a commit cannot be followed");
                 }
-                cluster.seen_mut().looked = Instant::now();
+                let mut seen = cluster.seen_mut();
+                (seen.looked, seen.behind) = (Instant::now(), failed.len());
             }
             Err(error) => tracing::error!(%error, "collections cannot be looked at"),
         }

@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -14,7 +14,7 @@ use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use shard_protocol::CollectionName;
 use tokio::task::JoinHandle;
 
-use super::{Cluster, PART_TIMEOUT};
+use super::{Cluster, PART_TIMEOUT, lock};
 use crate::Server;
 use crate::http::StartError;
 use crate::http::refused::Refused;
@@ -42,11 +42,11 @@ impl Cluster {
         self: &Arc<Self>,
         listener: TcpListener,
         server: Arc<Server>,
-        workers: Workers,
+        workers: Arc<Workers>,
     ) -> Result<PeerPort, StartError> {
         let tls = self.identity.for_server(self.known.clone()).map_err(StartError::Peers)?;
         let limit = server.limits().bytes.saturating_add(UNITS_BYTES);
-        let state = Arc::new(PeerState { server, workers });
+        let state = Arc::new(PeerState { cluster: self.clone(), server, workers });
         let application = Router::new()
             .route("/part/{collection}", post(part))
             .layer(DefaultBodyLimit::max(limit))
@@ -60,8 +60,9 @@ impl Cluster {
 }
 
 struct PeerState {
+    cluster: Arc<Cluster>,
     server: Arc<Server>,
-    workers: Workers,
+    workers: Arc<Workers>,
 }
 
 /// A part of a search that another server was asked for.
@@ -79,9 +80,10 @@ async fn part(
         Ok(collection) => collection,
         Err(error) => return refused(Refused::malformed(format!("collection {error}"))),
     };
-    let server = state.server.clone();
-    let work = move || server.answer_for_peer(&collection, &message);
-    match state.workers.run(PART_TIMEOUT, work).await {
+    *lock(&state.cluster.asked) = Some(Instant::now());
+    let (server, of) = (state.server.clone(), collection.clone());
+    let work = move || server.answer_for_peer(&of, &message);
+    match state.workers.run(&collection, PART_TIMEOUT, work).await {
         Ok((Ok(answer), _)) => answer.into_response(),
         Ok((Err(error), _)) => refused(error.into()),
         Err(NotDone::Full | NotDone::Late) => {

@@ -5,12 +5,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use data_encoding::HEXLOWER;
 use rand_core::CryptoRng;
 use serde::{Deserialize, Serialize};
 use shard_protocol::CollectionName;
 
-use super::{NewToken, Token, TokenRecord, digest};
+use super::{NewToken, Token, TokenRecord};
 
 /// Why tokens could not be read or changed. No variant holds a token.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +33,9 @@ pub enum TokenError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The database failed.
+    #[error("the tokens of the database: {0}")]
+    Store(#[from] shard_store::StoreError),
     /// No token of that name.
     #[error("no token has the id {0:?}")]
     Unknown(String),
@@ -94,39 +96,21 @@ impl TokenFile {
         new: &NewToken,
         rng: &mut impl CryptoRng,
     ) -> Result<(TokenRecord, Token), TokenError> {
-        if new.scopes.is_empty() {
-            return Err(TokenError::NoScope);
-        }
+        let (record, token) = new.make(rng)?;
         let _lock = self.lock()?;
         let mut tokens = self.load()?;
-        let token = Token::generate(rng);
-        let mut id = [0; 4];
-        rng.fill_bytes(&mut id);
-        let mut scopes = new.scopes.clone();
-        scopes.sort_unstable();
-        scopes.dedup();
-        let record = TokenRecord {
-            id: HEXLOWER.encode(&id),
-            sha256: HEXLOWER.encode(&digest(token.expose())),
-            scopes,
-            collections: new.collections.iter().map(ToString::to_string).collect(),
-            created: now(),
-            expires: new.expires,
-            limits: new.limits,
-        };
         tokens.push(record.clone());
         self.save(tokens)?;
         Ok((record, token))
     }
 
     /// Removes a token. A running server refuses it from the next request on.
-    pub fn revoke(&self, id: &str) -> Result<TokenRecord, TokenError> {
+    pub fn revoke(&self, id: &str) -> Result<(), TokenError> {
         let _lock = self.lock()?;
         let mut tokens = self.load()?;
         let at = tokens.iter().position(|token| token.id == id);
-        let gone = tokens.remove(at.ok_or_else(|| TokenError::Unknown(id.to_owned()))?);
-        self.save(tokens)?;
-        Ok(gone)
+        tokens.remove(at.ok_or_else(|| TokenError::Unknown(id.to_owned()))?);
+        self.save(tokens)
     }
 
     /// Two commands at once must not undo each other. The lock goes with the file handle.

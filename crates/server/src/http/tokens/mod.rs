@@ -2,29 +2,32 @@
 //!
 //! A token is 256 random bits behind the prefix `shard_`. The server keeps its SHA-256 only; with
 //! that many bits a plain hash is enough, and nobody who reads the file can make a request with it.
-//! [`TokenFile`] is the file, [`Tokens`] what a running server knows of it, with the limits of each
+//! [`TokenFile`] is the file, [`TokenTable`] the table of a database that servers share, [`Tokens`] what a running server knows of it, with the limits of each
 //! token counted in memory.
 
 mod bucket;
 mod file;
 mod registry;
+mod table;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 use std::str::FromStr;
 
-use data_encoding::BASE64URL_NOPAD;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use rand_core::CryptoRng;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use shard_protocol::{Access, CollectionName};
 use zeroize::Zeroizing;
 
+use file::now;
 pub(super) use file::private;
 pub use file::{TokenError, TokenFile};
 pub(super) use registry::Grant;
 pub use registry::Tokens;
+pub use table::TokenTable;
 
 /// What every token begins with: it makes them easy to find where they should not be.
 pub const TOKEN_PREFIX: &str = "shard_";
@@ -107,6 +110,31 @@ pub struct NewToken {
     pub limits: TokenLimits,
     /// Seconds since 1970 after which it is void.
     pub expires: Option<u64>,
+}
+
+impl NewToken {
+    /// The token, and what is kept of it.
+    fn make(&self, rng: &mut impl CryptoRng) -> Result<(TokenRecord, Token), TokenError> {
+        if self.scopes.is_empty() {
+            return Err(TokenError::NoScope);
+        }
+        let token = Token::generate(rng);
+        let mut id = [0; 4];
+        rng.fill_bytes(&mut id);
+        let mut scopes = self.scopes.clone();
+        scopes.sort_unstable();
+        scopes.dedup();
+        let record = TokenRecord {
+            id: HEXLOWER.encode(&id),
+            sha256: HEXLOWER.encode(&digest(token.expose())),
+            scopes,
+            collections: self.collections.iter().map(ToString::to_string).collect(),
+            created: now(),
+            expires: self.expires,
+            limits: self.limits,
+        };
+        Ok((record, token))
+    }
 }
 
 /// A token as the server keeps it.

@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::bucket::Bucket;
 use super::file::now;
-use super::{Scope, TokenError, TokenFile, TokenRecord, digest};
+use super::{Scope, TokenError, TokenFile, TokenRecord, TokenTable, digest};
 use crate::http::refused::Refused;
 
 /// Tells one state of the file from another without reading it.
@@ -25,17 +25,24 @@ struct Stamp {
     number: u64,
 }
 
-/// The tokens a server knows, as of the last change of their file.
+/// The tokens a server knows, as of the last change of their file, or as the table was a moment ago.
 pub struct Tokens {
-    file: Option<TokenFile>,
+    kept: Kept,
     state: RwLock<State>,
+}
+
+/// Where tokens are kept.
+enum Kept {
+    Nowhere,
+    File(TokenFile),
+    Table(TokenTable),
 }
 
 struct State {
     stamp: Option<Stamp>,
     known: Vec<Arc<Known>>,
-    /// Whether there has been a token since the start: without one, everybody is let in, which
-    /// only a server on a loopback address starts with.
+    /// Whether they are of a table, or there has been one since the start: otherwise everybody is let in,
+    /// which only a server on a loopback address starts with.
     guarded: bool,
 }
 
@@ -110,13 +117,24 @@ impl Tokens {
         let (stamp, records) = (stamp(&file), file.load()?);
         let guarded = !records.is_empty();
         let state = State { stamp, known: known(records, &[]), guarded };
-        Ok(Self { file: Some(file), state: RwLock::new(state) })
+        Ok(Self { kept: Kept::File(file), state: RwLock::new(state) })
+    }
+
+    /// The tokens of a table; a server [reads it again](Self::reload) now and then. Requests need one even
+    /// while there is none: it may be that the last one was revoked.
+    pub fn shared(table: TokenTable) -> Result<Self, TokenError> {
+        let records = table.load()?;
+        if records.is_empty() {
+            tracing::warn!("the database has no tokens: nobody is let in until one is made");
+        }
+        let state = State { stamp: None, known: known(records, &[]), guarded: true };
+        Ok(Self { kept: Kept::Table(table), state: RwLock::new(state) })
     }
 
     /// No tokens, ever.
     pub fn none() -> Self {
         let state = State { stamp: None, known: Vec::new(), guarded: false };
-        Self { file: None, state: RwLock::new(state) }
+        Self { kept: Kept::Nowhere, state: RwLock::new(state) }
     }
 
     /// Whether requests need a token.
@@ -124,10 +142,18 @@ impl Tokens {
         self.state.read().unwrap_or_else(PoisonError::into_inner).guarded
     }
 
-    /// Reads the file again. What it held before stays in force when it cannot be read.
+    /// Whether they are kept in a table, which does not say that it changed.
+    pub(in crate::http) fn are_shared(&self) -> bool {
+        matches!(self.kept, Kept::Table(_))
+    }
+
+    /// Reads the file or the table again. What it held before stays in force when it cannot be read.
     pub fn reload(&self) -> Result<(), TokenError> {
-        let Some(file) = &self.file else { return Ok(()) };
-        let (stamp, records) = (stamp(file), file.load());
+        let (stamp, records) = match &self.kept {
+            Kept::Nowhere => return Ok(()),
+            Kept::File(file) => (stamp(file), file.load()),
+            Kept::Table(table) => (None, table.load()),
+        };
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         // Also when it cannot be read: it is complained about once, not with every request.
         state.stamp = stamp;
@@ -195,7 +221,7 @@ impl Tokens {
 
     /// Reads the file again if it has changed.
     fn follow(&self) {
-        let Some(file) = &self.file else { return };
+        let Kept::File(file) = &self.kept else { return };
         let seen = self.state.read().unwrap_or_else(PoisonError::into_inner).stamp;
         if stamp(file) != seen
             && let Err(error) = self.reload()
