@@ -96,8 +96,8 @@ impl Finding {
     }
 }
 
-/// How much a channel leaks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+/// How much a channel leaks, in rising order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// At the level of chance, or not there at all.

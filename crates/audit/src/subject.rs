@@ -1,6 +1,8 @@
 //! The subject of an audit: the owner's data, from which attackers are granted some and by which
 //! guesses are judged, and what the server has of it.
 
+use std::ops::Range;
+
 use anyhow::Context;
 use rand_core::Rng;
 use rayon::prelude::*;
@@ -119,20 +121,25 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The residual of every document.
+    /// The coordinates that are the residual.
+    pub fn residual(&self) -> Range<usize> {
+        self.prefix_width..self.coordinates.width()
+    }
+
+    /// The residuals of some documents.
     ///
     /// # Panics
     /// When the prefix takes all coordinates.
-    pub fn residuals(&self) -> Matrix {
-        self.coordinates.columns(self.prefix_width..self.coordinates.width())
+    pub fn residuals(&self, documents: &[usize]) -> Matrix {
+        self.coordinates.part(documents, self.residual())
     }
 
-    /// The prefix of every document.
+    /// The prefixes of some documents.
     ///
     /// # Panics
     /// When the prefix takes no coordinate.
-    pub fn prefixes(&self) -> Matrix {
-        self.coordinates.columns(0..self.prefix_width)
+    pub fn prefixes(&self, documents: &[usize]) -> Matrix {
+        self.coordinates.part(documents, 0..self.prefix_width)
     }
 
     /// The release under attack.

@@ -105,39 +105,49 @@ impl Known {
         places = sample(places.len(), places.len(), rng).into_iter().map(|at| places[at]).collect();
         let documents: Vec<usize> = places.iter().map(|&row| subject.documents[row]).collect();
         let cells = places.iter().map(|&row| release.cells[row]).collect();
-        let residual = subject.prefix_width..subject.coordinates.width();
-        let residuals = subject.coordinates.select(&documents).columns(residual);
+        let residuals = subject.residuals(&documents);
         Some(Self::new(release.rows.select(&places), residuals, cells, documents))
     }
 
-    /// The same in axes that the attacker fitted: of a reference, and of an auxiliary corpus.
-    pub(super) fn in_fitted_axes(&self, subject: &Subject) -> Vec<(Axes, Self)> {
-        let Some(axes) = &subject.axes else { return Vec::new() };
-        let in_reference = |&row: &usize| axes.in_reference[self.documents[row]];
-        let kept: Vec<usize> = (0..self.rows.rows()).filter(in_reference).collect();
-        if kept.is_empty() {
-            return Vec::new();
-        }
-        let documents: Vec<usize> = kept.iter().map(|&row| self.documents[row]).collect();
-        let native = subject.vectors.select(&documents);
-        let residual = subject.prefix_width..subject.coordinates.width();
-        let residuals = |pca: &Pca| {
-            let mut all = Matrix::zeros(native.rows(), native.width());
-            let values: Vec<f32> = native.values().iter().map(|&x| x as f32).collect();
-            pca.project_rows(&values, all.values_mut());
-            all.columns(residual.clone())
-        };
-        let of_kept = |rows: Matrix, residuals: Matrix| {
-            let cells = kept.iter().map(|&row| self.cells[row]).collect();
-            Self::new(rows, residuals, cells, documents.clone())
-        };
-        let own = residuals(&axes.reference);
-        let reference = of_kept(self.rows.select(&kept), own.clone());
-        let rng = &mut generator(subject.seed, ANEW);
-        let release = protect(&own, &reference.cells, KeyFamily::Structured, rng);
-        let auxiliary = of_kept(release.rows, residuals(&axes.auxiliary));
-        vec![(Axes::Reference, reference), (Axes::Auxiliary, auxiliary)]
+    /// The same in axes that the attacker fitted: of a reference, and of an auxiliary corpus. Each is
+    /// made when it is asked for, so that one is in memory at a time.
+    pub(super) fn in_fitted_axes(&self, subject: &Subject) -> impl Iterator<Item = (Axes, Self)> {
+        let fitted = subject.axes.iter().flat_map(|axes| {
+            let in_reference = |&row: &usize| axes.in_reference[self.documents[row]];
+            let kept: Vec<usize> = (0..self.rows.rows()).filter(in_reference).collect();
+            [Axes::Reference, Axes::Auxiliary].map(|which| (which, axes, kept.clone()))
+        });
+        fitted.filter(|(.., kept)| !kept.is_empty()).map(|(which, axes, kept)| {
+            let documents: Vec<usize> = kept.iter().map(|&row| self.documents[row]).collect();
+            let cells: Vec<u32> = kept.iter().map(|&row| self.cells[row]).collect();
+            let own = residuals_by(&axes.reference, subject, &documents);
+            let known = match which {
+                Axes::Auxiliary => {
+                    let rng = &mut generator(subject.seed, ANEW);
+                    let rows = protect(&own, &cells, KeyFamily::Structured, rng).rows;
+                    let seen = residuals_by(&axes.auxiliary, subject, &documents);
+                    Self::new(rows, seen, cells, documents)
+                }
+                _ => Self::new(self.rows.select(&kept), own, cells, documents),
+            };
+            (which, known)
+        })
     }
+}
+
+/// Residuals of documents in other axes than the owner's.
+fn residuals_by(pca: &Pca, subject: &Subject, documents: &[usize]) -> Matrix {
+    const AT_ONCE: usize = 4_096;
+    let residual = subject.residual();
+    let mut values = Vec::with_capacity(documents.len() * residual.len());
+    for some in documents.chunks(AT_ONCE) {
+        let vectors = subject.vectors.select(some);
+        let vectors: Vec<f32> = vectors.values().iter().map(|&x| x as f32).collect();
+        let mut all = Matrix::zeros(some.len(), subject.vectors.width());
+        pca.project_rows(&vectors, all.values_mut());
+        all.iter().for_each(|row| values.extend_from_slice(&row[residual.clone()]));
+    }
+    Matrix::new(residual.len(), values)
 }
 
 /// Rows that are attacked; no game has more targets, candidates and pairs together.
@@ -215,7 +225,7 @@ pub(super) mod tests {
         let subject = subject(900, 32, 3, true);
         let known = Known::of(&subject).expect("rows");
         assert!(off(&known) < 1e-4, "{}", off(&known));
-        let seen = known.in_fitted_axes(&subject);
+        let seen: Vec<(Axes, Known)> = known.in_fitted_axes(&subject).collect();
         assert_eq!(
             seen.iter().map(|(axes, _)| *axes).collect::<Vec<_>>(),
             [Axes::Reference, Axes::Auxiliary]

@@ -87,10 +87,10 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
         return Ok(section);
     };
     let mut lines = Vec::new();
-    for (axes, known) in &known.in_fitted_axes(subject) {
-        let targets = if *axes == Axes::Reference { CHANNEL_TARGETS } else { CHANNEL_TARGETS / 2 };
+    for (axes, known) in known.in_fitted_axes(subject) {
+        let targets = if axes == Axes::Reference { CHANNEL_TARGETS } else { CHANNEL_TARGETS / 2 };
         let effort = Effort { seeds: 1, targets, attacks: &FITTED_ATTACKS };
-        lines.extend(play(subject, *axes, known, &effort, &mut section, progress)?);
+        lines.extend(play(subject, axes, &known, &effort, &mut section, progress)?);
     }
     let effort =
         Effort { seeds: CHANNEL_SEEDS, targets: CHANNEL_TARGETS, attacks: &CHANNEL_ATTACKS };
@@ -218,7 +218,7 @@ fn by_cells(
     if subject.prefix_width == 0 {
         return Ok(());
     }
-    let prefixes = subject.prefixes().select(&known.documents);
+    let prefixes = subject.prefixes(&known.documents);
     let (rows, seed) = (known.rows.rows(), subject.seed);
     let attacks = [Attack::Estimate(Estimator::LeastSquares), Attack::Match(Matcher::Gram)];
     let mut lines = Vec::new();

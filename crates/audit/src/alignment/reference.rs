@@ -208,9 +208,9 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Section> {
         section.notes.push(not_measured());
         return Ok(section);
     };
-    for (axes, known) in &known.in_fitted_axes(subject) {
-        let attempts: &[Attempt] = if *axes == Axes::Reference { &ALL } else { &WEAKENED };
-        play(subject, axes.setting(), known, attempts, &mut section, progress)?;
+    for (axes, known) in known.in_fitted_axes(subject) {
+        let attempts: &[Attempt] = if axes == Axes::Reference { &ALL } else { &WEAKENED };
+        play(subject, axes.setting(), &known, attempts, &mut section, progress)?;
     }
     play(subject, Axes::Owner.setting(), &known, &STRENGTHENED, &mut section, progress)?;
     if subject.texts.is_none() {
@@ -387,7 +387,7 @@ pub fn prefix_channel(subject: &Subject, progress: &dyn Fn(&str)) -> Result<Sect
     let places: Vec<usize> = (0..rows).collect();
     let draw = Draw::new(&places, 500, 10_000, 0, &mut generator(subject.seed, 711));
     let names: Vec<usize> = draw.gallery.iter().map(|&row| subject.documents[row]).collect();
-    let reference = subject.prefixes().select(&names);
+    let reference = subject.prefixes(&names);
     // Cosine needs no scale, should the prefixes be in fixed point.
     let lookups =
         look_up(&prefixes.select(&draw.targets), &reference, draw.targets.len(), Metric::Cosine);

@@ -72,7 +72,7 @@ fn by_rounds(
     let width = full.min(1 << (known.rows.rows() / 2).ilog2());
     let rng = &mut generator(subject.seed, 740);
     let drawn = sample(known.residuals.rows(), width + 20, rng);
-    let native = known.residuals.columns(0..width).select(&drawn);
+    let native = known.residuals.part(&drawn, 0..width);
     let held_out: Vec<usize> = (width..native.rows()).collect();
     let truth = native.select(&held_out);
     let mut budgets = vec![1, width / 4, width / 2, width * 5 / 8, width * 3 / 4, width * 7 / 8];

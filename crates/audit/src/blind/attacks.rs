@@ -3,6 +3,8 @@
 //! All take every row of the newest release for a document of the same number. An attack returns
 //! nothing where there is too little to attack.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 
 use super::limit::Try;
@@ -285,6 +287,26 @@ pub fn planted_changes(changes: &Changes, level: f64) -> Changes {
         differences.row_mut(row).iter_mut().for_each(|x| *x *= left);
     }
     Changes { differences, changed: changes.changed.clone() }
+}
+
+/// Whether two documents of one cell are more alike than two of different cells. No document is in two pairs
+/// of a kind.
+pub fn likeness_in_cells(subject: &Subject, cells: &[u32]) -> Option<Try> {
+    /// The fewest pairs of either kind.
+    const FEWEST: usize = 8;
+    let order = sample(cells.len(), cells.len(), &mut generator(subject.seed, 907));
+    let mut members: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    order.iter().for_each(|&row| members.entry(cells[row]).or_default().push(row));
+    let vectors = subject.vectors.clone().normalised();
+    let alike = |pair: &[usize]| -> f64 {
+        vectors.row(pair[0]).iter().zip(vectors.row(pair[1])).map(|(x, y)| x * y).sum()
+    };
+    let same: Vec<f64> =
+        members.values().flat_map(|rows| rows.chunks_exact(2)).map(alike).collect();
+    let in_two = |pair: &&[usize]| cells[pair[0]] != cells[pair[1]];
+    let different: Vec<f64> = order.chunks_exact(2).filter(in_two).map(alike).collect();
+    (same.len() >= FEWEST && different.len() >= FEWEST)
+        .then(|| Try::of_area("attack=same-cell", &same, &different, subject.seed))
 }
 
 /// Whether two requests are for one query, by the angle between what the server has of them; and, where

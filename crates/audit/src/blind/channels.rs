@@ -4,13 +4,16 @@ use anyhow::Result;
 
 use super::attacks::{self, OnRows};
 use super::limit::{Try, detected_from, judge, planted};
-use super::{BlindSubject, Stream};
+use super::{BlindSubject, SeenCells, Stream};
 use crate::finding::{DETECTED_FROM, Finding, Section, Verdict};
+use crate::linkage::active_cells::ActiveCells;
+use crate::linkage::candidates::{RECORDED, active_cells, linkability};
 use crate::text;
 use crate::tools::evidence::ALARM;
 use crate::tools::matrix::Matrix;
 use crate::tools::statistics::{below, generator};
 use crate::tools::uniformity::{against_noise, strongest};
+use crate::view::SeenRequest;
 
 /// Measures one channel of a blind collection. The callback is told what is being done.
 pub type Run = fn(&BlindSubject, &dyn Fn(&str)) -> Result<Section>;
@@ -136,15 +139,125 @@ pub fn requests(blind: &BlindSubject, progress: &dyn Fn(&str)) -> Result<Section
     judge(&mut section, &tried, (seed, requests.queries.rows()), &leak, plant)?;
     let named = match blind.seen.cells {
         None => "Requests name no candidates and no cells.",
-        Some(_) => {
-            "These requests asked for all cells and named none. A search of some names them, in the clear: \
-             queries that ask for different cells are told apart by that, which is not attacked here."
-        }
+        Some(_) => "These requests asked for all cells and named none.",
     };
     section.notes.push(format!(
         "Every query was asked twice. The attacker tells requests for one query from requests for two, and \
          is given the list of queries to name the one that was asked. {named}"
     ));
+    if let Some(cells) = &blind.seen.cells {
+        progress("cells that requests name");
+        add_named_cells(&mut section, cells, seed);
+    }
+    Ok(section)
+}
+
+/// Adds what the cells that requests name say of the query, by the game of candidates. They are named in the
+/// clear, so that they tell something is no fault; where they are named, the verdict rests on them unless the
+/// ciphertexts tell as much.
+fn add_named_cells(section: &mut Section, cells: &SeenCells, seed: u64) {
+    let queries = cells.asked.len();
+    if queries < 2 {
+        // The ciphertexts alone must not speak for requests that name cells.
+        section.verdict = section.verdict.filter(|&verdict| verdict != Verdict::Closed);
+        section.notes.insert(
+            0,
+            "Not measured: what the named cells tell takes at least two sample queries.".to_owned(),
+        );
+        return;
+    }
+    let near = cells.near.iter();
+    let linked: Vec<Finding> = near
+        .flat_map(|(jitter, near)| linkability(*jitter, &cells.asked, near, seed, queries))
+        .collect();
+    let by_cells = linked.first().map(|finding| Verdict::of(finding, 1.0));
+    let rests_on_cells = match section.verdict {
+        None => by_cells > Some(Verdict::Closed),
+        Some(Verdict::Closed) => cells.are_named(),
+        of_ciphertexts => by_cells > of_ciphertexts,
+    };
+    if rests_on_cells {
+        // The limit of ciphertexts says nothing of this figure.
+        section.findings.retain(|finding| finding.metric != DETECTED_FROM);
+        (section.verdict, section.headline) = (by_cells, Some(section.findings.len()));
+    }
+    section.findings.extend(linked);
+    if rests_on_cells {
+        section.add_detection_limit(1);
+    }
+    let log = cells.asked.iter().map(|cells| SeenRequest { candidates: cells.clone() });
+    let own: Vec<u32> = (0..cells.blocks.len() as u32).collect();
+    if let Some(active) = ActiveCells::of(&log.collect::<Vec<_>>(), &own) {
+        section.findings.extend(active_cells(RECORDED, &active, seed, queries));
+    }
+    if let Some(first) = section.notes.first_mut().filter(|_| section.verdict.is_some()) {
+        *first = format!("Of the ciphertexts alone: {first}");
+    }
+    let said = if cells.are_named() {
+        format!(
+            "A search of this vault asks for {} of its {} cells and names them in the clear, so the server can \
+             tell whether two requests are about similar things. {queries} queries were asked so, and one near \
+             each: a jitter of 0.1, 0.3 and 0.6 adds noise of that share of a query's length, which leaves \
+             cosines of about 0.995, 0.96 and 0.86. Of the named cells, the verdict is on the first, a nearly \
+             repeated query. A search of all cells names none.",
+            cells.probe,
+            cells.blocks.len()
+        )
+    } else {
+        "A search of this vault asks for all cells that have blocks, and names none. One that is told to ask \
+         for fewer names them, in the clear."
+            .to_owned()
+    };
+    section.notes.insert(0, said);
+}
+
+/// What the list of blocks says of documents: which of them are in one cell, and so near each other.
+///
+/// # Errors
+/// None so far.
+pub fn shape(blind: &BlindSubject, progress: &dyn Fn(&str)) -> Result<Section> {
+    const NAME: &str = "shape";
+    let mut section = Section::new(NAME, "What the server sees by looking");
+    let Some(cells) = &blind.seen.cells else {
+        section.notes.push(
+            "Not measured: a blind collection has no two rows whose inner product a server could compute, and \
+             this one has no cells. What can be counted is listed as seen."
+                .to_owned(),
+        );
+        return Ok(section);
+    };
+    progress("documents of one cell");
+    let documents = cells.of_documents.len();
+    let finding = |setting: &str, metric: &str, value: f64| {
+        Finding::new(NAME, setting, metric, value).on(blind.seed, documents)
+    };
+    let told = attacks::likeness_in_cells(&blind.readings[0].subject, &cells.of_documents);
+    if let Some(told) = told {
+        let told_apart = finding(&told.setting, told.metric, told.value);
+        section.findings.push(told_apart.ci95(told.interval).chance(told.chance));
+        section.headline = Some(0);
+        section.verdict = Some(Verdict::of(&section.findings[0], 1.0));
+        section.add_detection_limit(1);
+    }
+    let with_blocks = cells.blocks.iter().filter(|&&blocks| blocks > 0);
+    let largest = cells.blocks.iter().max().copied().unwrap_or(0);
+    section.findings.extend([
+        finding("", "cells", cells.blocks.len() as f64),
+        finding("", "cells_with_blocks", with_blocks.count() as f64),
+        finding("", "blocks_of_the_largest_cell", largest as f64),
+    ]);
+    section.notes.push(
+        if section.verdict.is_some() {
+            "The list of blocks says, in the clear, which cell each of them belongs to, and documents of one \
+             cell are near each other. The figure is how often two documents of one cell are more alike than \
+             two of different cells. The server can compute no inner product, and does not see which \
+             documents these are."
+        } else {
+            "Not measured: the list of blocks says which cell each of them belongs to, but there are too few \
+             documents, or too few in different cells, to say what that tells."
+        }
+        .to_owned(),
+    );
     Ok(section)
 }
 

@@ -82,20 +82,41 @@ pub struct Stream {
 pub struct Seen {
     /// How rows lie in blocks.
     pub shape: Shape,
-    /// Documents, which the server does not know.
+    /// Documents.
     pub documents: usize,
     /// Blocks of rows.
     pub blocks: usize,
     /// Blocks of checks.
     pub checks: usize,
-    /// Bytes of everything that was stored.
+    /// Bytes of blocks, hints, checks and records.
     pub stored_bytes: usize,
-    /// Bytes of every recorded request and of its answer.
+    /// Bytes of every recorded request and of its answer, as a search of this vault makes them.
     pub requests: Vec<(usize, usize)>,
-    /// Cells that blocks are grouped by, if they are, and how many of them a search asks for.
-    pub cells: Option<(usize, usize)>,
+    /// Cells that blocks are grouped by, if they are.
+    pub cells: Option<SeenCells>,
     /// Records, if there are any.
     pub records: Option<SeenRecords>,
+}
+
+/// What the server sees of cells.
+pub struct SeenCells {
+    /// Blocks of every cell.
+    pub blocks: Vec<usize>,
+    /// Cells that a search asks for unless it says how many.
+    pub probe: usize,
+    /// The cell of every document that is attacked.
+    pub of_documents: Vec<u32>,
+    /// The cells that the recorded request for every query asks for; all of them where it names none.
+    pub asked: Vec<Vec<usize>>,
+    /// The same for a query near each, by its jitter.
+    pub near: Vec<(f64, Vec<Vec<usize>>)>,
+}
+
+impl SeenCells {
+    /// Whether requests name cells. One that asks for all names none.
+    pub fn are_named(&self) -> bool {
+        self.asked.iter().any(|cells| cells.len() < self.blocks.len())
+    }
 }
 
 /// What the server sees of records.

@@ -27,22 +27,29 @@ pub fn collection_size(blind: &BlindSubject, _: &dyn Fn(&str)) -> Result<Section
         finding("width_of_a_tile", shape.tile()),
         finding("blocks_of_checks", seen.checks),
         finding("stored_bytes", seen.stored_bytes),
+        finding("documents_by_sealed_values", documents).constructed(),
     ];
     section.headline = Some(0);
     section.notes.push(format!(
-        "The server counts {} blocks of {} places: at most {} documents, of {} to {} dimensions. Free places \
-         look like the others. It also sees the numbers of the epoch and of the revision, and for how long \
-         each block was there.",
+        "The server counts {} blocks of {} places: at most {} documents, of {} to {} dimensions, since free \
+         places look like the others. It also sees the numbers of the epoch and of the revision, and for how \
+         long each block was there. Bytes are those of blocks, hints, checks and records.",
         seen.blocks,
         shape.rows_per_block(),
         seen.blocks * shape.rows_per_block(),
         (shape.tiles() - 1) * shape.tile() + 1,
         shape.tiles() * shape.tile(),
     ));
-    if let Some((cells, _)) = seen.cells {
-        section.findings.push(finding("cells", cells));
+    section.notes.push(format!(
+        "A publish leaves the sealed values of the vault beside the blocks, and their lengths say exactly how \
+         many documents each block has, {documents} in all, and how wide these are. This audit did not publish \
+         them, so that figure is by construction."
+    ));
+    if let Some(cells) = &seen.cells {
+        let count = cells.blocks.len();
+        section.findings.push(finding("cells", count));
         section.notes.push(format!(
-            "The list of blocks says which of the {cells} cells each belongs to, so the server counts the blocks \
+            "The list of blocks says which of the {count} cells each belongs to, so the server counts the blocks \
              of every cell: documents of one cell are near each other."
         ));
     }
@@ -66,7 +73,7 @@ pub fn block_changes(blind: &BlindSubject, _: &dyn Fn(&str)) -> Result<Section> 
     const NAME: &str = "block-changes";
     let seen = &blind.seen;
     let finding = |metric: &str, value: usize| {
-        Finding::new(NAME, "", metric, value as f64).on(blind.seed, seen.documents)
+        Finding::new(NAME, "", metric, value as f64).on(blind.seed, seen.documents).constructed()
     };
     let mut section = Section::new(NAME, "Which blocks change, and when");
     section.findings = vec![
@@ -77,10 +84,18 @@ pub fn block_changes(blind: &BlindSubject, _: &dyn Fn(&str)) -> Result<Section> 
     section.notes.push(format!(
         "Every publish shows its time and which of the {} blocks it replaces. Which of a block's {} places \
          changed is what `release-churn` attacks. Rows lie in the order of ingestion, so a block that \
-         changes often tells about when its documents came.",
+         changes often tells about when its documents came. This follows from how blocks are named; the \
+         audit changes no document and publishes no change.",
         seen.blocks,
         seen.shape.rows_per_block()
     ));
+    if seen.cells.is_some() {
+        section.notes.push(
+            "It also shows in which cell something changed. A document whose new vector belongs to another \
+             cell changes a block in each of the two."
+                .to_owned(),
+        );
+    }
     Ok(section)
 }
 
@@ -117,13 +132,22 @@ pub fn request_shape(blind: &BlindSubject, _: &dyn Fn(&str)) -> Result<Section> 
         "{sizes}. The server sees that there was a search, when and from which address. It also sees that a \
          client gives up: one that finds an answer false asks no more until there are fresh checks."
     ));
-    if let Some((cells, probe)) = blind.seen.cells {
-        section.findings.push(finding("cells_named_by_a_search", probe));
-        section.notes.push(format!(
-            "The audit asked for all cells. A search asks for {probe} of {cells} unless it says otherwise, and \
-             names them; its answer has the size of these cells. So the server sees which searches are about \
-             similar things, and how often each cell is asked for."
-        ));
+    if let Some(cells) = &blind.seen.cells {
+        let (probe, count) = (cells.probe, cells.blocks.len());
+        let named = if cells.are_named() { probe } else { 0 };
+        section.findings.push(finding("cells_named_by_a_search", named));
+        section.notes.push(if cells.are_named() {
+            format!(
+                "These requests asked for {probe} of {count} cells, as a search does unless it says otherwise, \
+                 and named them. An answer has the size of the cells that were asked for. What that tells is \
+                 what `request-leakage` measures."
+            )
+        } else {
+            format!(
+                "These requests asked for all cells that have blocks, as a search does unless it says otherwise \
+                 ({probe} of {count}), and named none."
+            )
+        });
     }
     if let Some(records) = &blind.seen.records {
         let fetches = &records.fetches;

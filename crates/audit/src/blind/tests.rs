@@ -7,6 +7,8 @@ use super::limit::mixed;
 use super::*;
 use crate::finding::DETECTED_FROM;
 use crate::finding::{Section, Verdict};
+use crate::linkage::candidates::JITTERS;
+use crate::linkage::requests::jittered;
 use crate::report::channels::{CHANNELS, Channel, run_blind};
 use crate::subject::{KeyFamily, coordinates};
 use crate::tools::statistics::{below, generator};
@@ -92,6 +94,36 @@ pub(crate) fn subject(level: f64) -> BlindSubject {
     }
 }
 
+/// The cells of vectors: those of their largest coordinates, of the first eight.
+fn cells_near(vectors: &Matrix, count: usize) -> Vec<Vec<usize>> {
+    let largest = |row: &[f64]| {
+        let mut order: Vec<usize> = (0..CELLS).collect();
+        order.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
+        order.truncate(count);
+        order
+    };
+    vectors.iter().map(largest).collect()
+}
+
+const CELLS: usize = 8;
+
+/// The same collection, ciphertexts of which leak nothing, with cells of which a search names two.
+pub(crate) fn with_cells() -> BlindSubject {
+    let mut subject = subject(0.0);
+    let own = cells_near(&subject.readings[0].subject.vectors, 1);
+    let rng = &mut generator(10, 0);
+    let queries = &subject.requests.queries;
+    let near = JITTERS.map(|jitter| (jitter, cells_near(&jittered(queries, jitter, rng), 2)));
+    subject.seen.cells = Some(SeenCells {
+        blocks: vec![1; CELLS],
+        probe: 2,
+        of_documents: own.into_iter().map(|cells| cells[0] as u32).collect(),
+        asked: cells_near(queries, 2),
+        near: near.into(),
+    });
+    subject
+}
+
 /// The channels that have a verdict here, in the order of the report.
 const JUDGED: [&str; 9] = [
     "same-key-neighbours",
@@ -147,6 +179,51 @@ fn a_leak_is_found_by_every_channel() {
 }
 
 #[test]
+fn cells_that_requests_name_link_them_and_cells_of_documents_are_known() {
+    let mut subject = with_cells();
+    let requests = channels::requests(&subject, &|_| ()).expect("a section");
+    assert!(requests.verdict > Some(Verdict::Closed), "{requests:?}");
+    let headline = &requests.findings[requests.headline.expect("a headline")];
+    assert_eq!((headline.setting.as_str(), headline.metric.as_str()), ("jitter=0.1", "auc"));
+    assert!(headline.ci95.is_some_and(|[low, _]| low > 0.5), "{headline:?}");
+    assert!(requests.findings.iter().all(|finding| finding.metric != DETECTED_FROM));
+    assert!(requests.notes[0].contains("names them in the clear"), "{:?}", requests.notes);
+    assert!(requests.notes[1].starts_with("Of the ciphertexts alone: No attack"));
+    let shape = channels::shape(&subject, &|_| ()).expect("a section");
+    assert!(shape.verdict > Some(Verdict::Closed), "{shape:?}");
+    // A leak of the ciphertexts is a fault, and comes before what cells tell.
+    subject.requests.readings = self::subject(0.9).requests.readings;
+    let faulty = channels::requests(&subject, &|_| ()).expect("a section");
+    assert_eq!(faulty.verdict, Some(Verdict::Open));
+    assert!(faulty.notes[1].contains("This should not be"), "{:?}", faulty.notes);
+}
+
+#[test]
+fn cells_that_have_nothing_to_do_with_queries_or_documents_are_closed() {
+    let mut subject = with_cells();
+    let cells = subject.seen.cells.as_mut().expect("cells");
+    cells.asked = cells_near(&normals(100, WIDTH, 11), 2);
+    let rng = &mut generator(12, 0);
+    cells.of_documents.iter_mut().for_each(|cell| *cell = below(CELLS, rng) as u32);
+    for channel in [channels::requests, channels::shape] {
+        let section = channel(&subject, &|_| ()).expect("a section");
+        assert_eq!(section.verdict, Some(Verdict::Closed), "{section:?}");
+        // The limit is that of the cells.
+        let limits = section.findings.iter().filter(|finding| finding.metric == DETECTED_FROM);
+        let limits: Vec<Option<f64>> = limits.map(|limit| limit.chance).collect();
+        assert_eq!(limits, [Some(0.5)], "{section:?}");
+    }
+}
+
+#[test]
+fn one_query_says_nothing_of_named_cells_and_closes_nothing() {
+    let mut subject = with_cells();
+    subject.seen.cells.as_mut().expect("cells").asked.truncate(1);
+    let section = channels::requests(&subject, &|_| ()).expect("a section");
+    assert!(section.verdict.is_none() && section.notes[0].starts_with("Not measured"));
+}
+
+#[test]
 fn what_is_seen_is_counted() {
     let seen = ["collection-size", "block-changes", "request-shape"];
     let channels: Vec<&Channel> = CHANNELS.iter().filter(|it| seen.contains(&it.name)).collect();
@@ -157,6 +234,7 @@ fn what_is_seen_is_counted() {
         findings.find(|finding| finding.metric == metric).expect("a figure").value
     };
     assert_eq!(value(&subject, "blocks"), 8.0);
+    assert_eq!(value(&subject, "documents_by_sealed_values"), ROWS as f64);
     assert_eq!(value(&subject, "places_that_may_have_changed"), 64.0);
     assert_eq!(value(&subject, "sizes_of_requests"), 1.0);
     subject.seen.requests.push((101, 200));

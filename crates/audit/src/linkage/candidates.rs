@@ -31,7 +31,7 @@ const QUERIES: usize = 200;
 
 /// How far a query is from one that means the same, as a share of its length: cosines of about 0.995,
 /// 0.96 and 0.86. The first is all but the same query again, the last a free paraphrase.
-const JITTERS: [f64; 3] = [0.1, 0.3, 0.6];
+pub const JITTERS: [f64; 3] = [0.1, 0.3, 0.6];
 
 /// Neighbours that an estimate is to find.
 const DEPTH: usize = 10;
@@ -41,7 +41,7 @@ const NAME: &str = "request-leakage";
 /// The setting of figures on requests that the server really got.
 pub const RECORDED: &str = "log=recorded";
 
-/// Shared rows over all rows of two requests.
+/// Shared rows, or cells, over all that two requests name.
 pub fn jaccard(first: &[usize], second: &[usize]) -> f64 {
     let (first, second): (BTreeSet<_>, BTreeSet<_>) =
         (first.iter().collect(), second.iter().collect());
@@ -88,9 +88,14 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     }
     progress("requests: linkability");
     section.headline = Some(section.findings.len());
+    let sets = |requests: &[Request]| -> Vec<Vec<usize>> {
+        requests.iter().map(|request| request.ranked.clone()).collect()
+    };
+    let asked = sets(&requests);
     for jitter in JITTERS {
         let near = super::requests::requests(subject, &jittered(&queries, jitter, &mut rng))?;
-        add_linkability(&mut section, subject, jitter, &requests, &near);
+        let linked = linkability(jitter, &asked, &sets(&near), seed, rows);
+        section.findings.extend(linked);
     }
     section.verdict = section.headline.map(|at| Verdict::of(&section.findings[at], 1.0));
     section.add_detection_limit(1);
@@ -117,32 +122,31 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     Ok(section)
 }
 
-/// Adds how well requests of nearly the same query are told from those of different ones, by the rows
-/// that they share.
-fn add_linkability(
-    section: &mut Section,
-    subject: &Subject,
+/// How well requests of nearly the same query are told from those of different ones, by the rows or the
+/// cells that they name in common: an AUC, and how large that part is.
+pub fn linkability(
     jitter: f64,
-    requests: &[Request],
-    near: &[Request],
-) {
+    requests: &[Vec<usize>],
+    near: &[Vec<usize>],
+    seed: u64,
+    rows: usize,
+) -> [Finding; 2] {
     let against = |shift: usize| -> Vec<f64> {
         let pairs = (0..requests.len()).map(|at| (at, (at + shift) % requests.len()));
-        pairs.map(|(a, b)| jaccard(&requests[a].ranked, &near[b].ranked)).collect()
+        pairs.map(|(a, b)| jaccard(&requests[a], &near[b])).collect()
     };
     let (same, different) = (against(0), against(1));
     let finding = |metric: &str, value: f64| {
-        Finding::new(NAME, format!("jitter={jitter}"), metric, value)
-            .on(subject.seed, subject.vectors.rows())
+        Finding::new(NAME, format!("jitter={jitter}"), metric, value).on(seed, rows)
     };
-    section.findings.extend([
+    [
         finding("auc", area_under_curve(&same, &different))
-            .ci95(area_interval(&same, &different, REPETITIONS, subject.seed))
+            .ci95(area_interval(&same, &different, REPETITIONS, seed))
             .chance(0.5),
         finding("jaccard", mean(&same))
-            .ci95(interval(&same, REPETITIONS, subject.seed))
+            .ci95(interval(&same, REPETITIONS, seed))
             .chance(mean(&different)),
-    ]);
+    ]
 }
 
 /// What a log says of cells, as figures: `log=recorded`, or `log=simulated` of sample queries.
@@ -169,8 +173,7 @@ fn add_directions(
     let members = release.members();
     let rows = subject.vectors.rows();
     let truth = nearest(queries, &subject.vectors, DEPTH, Metric::Product);
-    let residuals = coordinates_of(subject, queries)?
-        .columns(subject.prefix_width..subject.coordinates.width());
+    let residuals = coordinates_of(subject, queries)?.columns(subject.residual());
     let [cosine_chance, overlap_chance] = blind(subject, queries, requests, &truth);
     for (order, sent) in [("distance", false), ("sent", true)] {
         let places = |request: &Request| -> (Vec<usize>, Vec<usize>) {
@@ -192,8 +195,7 @@ fn add_directions(
             // same estimate from residuals.
             let in_cells = asked.par_iter().enumerate().map(|(at, (documents, rows))| {
                 let cells: Vec<u32> = rows.iter().map(|&row| release.cells[row]).collect();
-                let residual = subject.prefix_width..subject.coordinates.width();
-                let own = subject.coordinates.select(documents).columns(residual);
+                let own = subject.residuals(documents);
                 cosine_in_cells(estimator, &own, &cells, residuals.row(at))
             });
             let in_cells: Vec<f64> = in_cells.collect();

@@ -34,9 +34,9 @@ pub(super) fn subject(
     };
     let order = sample(documents, documents, &mut rng);
     let row_cells: Vec<u32> = order.iter().map(|&document| cells[document]).collect();
-    let residuals = vectors.columns(prefix_width..width).select(&order);
+    let residuals = vectors.part(&order, prefix_width..width);
     let mut release = protect(&residuals, &row_cells, KeyFamily::Orthogonal, &mut rng);
-    release.prefixes = public_routing.then(|| vectors.columns(0..prefix_width).select(&order));
+    release.prefixes = public_routing.then(|| vectors.part(&order, 0..prefix_width));
     let mut queries = vectors.select(&(0..documents).step_by(3).collect::<Vec<_>>());
     let noise = normals(queries.rows(), width, 42);
     queries.values_mut().iter_mut().zip(noise.values()).for_each(|(x, e)| *x += 0.05 * e);

@@ -12,7 +12,7 @@ use super::{largest, same_key, unfit};
 use crate::finding::{Finding, Plot, Section, Series, Verdict};
 use crate::subject::{Corpus, Subject, cells_of, coordinates};
 use crate::tools::matrix::Matrix;
-use crate::tools::neighbours::{Metric, nearest_others, shares};
+use crate::tools::neighbours::{Metric, nearest_others, nearest_others_within, shares};
 use crate::tools::statistics::{generator, interval, mean, sample};
 use crate::view::Release;
 
@@ -116,12 +116,8 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     for (metric, name) in RANKINGS {
         let mut points = Points::new();
         for width in widths(subject.coordinates.width(), Some(subject.prefix_width)) {
-            // All of them are there already.
-            let found = if width == subject.coordinates.width() {
-                neighbours_of(&subject.coordinates, &probes, metric)
-            } else {
-                neighbours_of(&subject.coordinates.columns(0..width), &probes, metric)
-            };
+            let found =
+                nearest_others_within(&subject.coordinates, 0..width, &probes, DEPTH, metric);
             let shares = shares(&truth, &found);
             let finding = finding(format!("seen-by=nobody,width={width},rank-by={name}"), &shares);
             points.push((width as f64, finding.value, finding.ci95));

@@ -11,7 +11,7 @@ use super::same_key::rows_of_documents;
 use crate::alignment::affine::Affine;
 use crate::subject::Subject;
 use crate::tools::matrix::Matrix;
-use crate::tools::neighbours::{Metric, nearest};
+use crate::tools::neighbours::{Metric, nearest_within};
 
 /// Candidates of a request, as the client asks for by default.
 pub const CANDIDATES: usize = 128;
@@ -42,7 +42,13 @@ pub fn requests(subject: &Subject, queries: &Matrix) -> Result<Vec<Request>> {
     let count = CANDIDATES.min(subject.vectors.rows() / 4).max(1);
     let rows = rows_of_documents(&subject.documents);
     let prefixes = coordinates_of(subject, queries)?.columns(0..subject.prefix_width);
-    let found = nearest(&prefixes, &subject.prefixes(), count, Metric::Distance);
+    let found = nearest_within(
+        &prefixes,
+        (&subject.coordinates, 0..subject.prefix_width),
+        count,
+        Metric::Distance,
+        |_, _| true,
+    );
     let request = |documents: Vec<u32>| {
         let documents: Vec<usize> = documents.into_iter().map(|it| it as usize).collect();
         let ranked = documents.iter().map(|&document| rows[document]).collect();

@@ -86,7 +86,7 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
     // Without a residual to compare there are only whole rows, by their distances.
     let metric = if subject.prefix_width == 0 { Metric::Distance } else { Metric::Cosine };
     let truth = neighbours_of(&subject.vectors, &documents, metric);
-    let residual = subject.prefix_width..subject.coordinates.width();
+    let residual = subject.residual();
     let residual_truth =
         nearest_others_within(&subject.coordinates, residual, &documents, DEPTH, Metric::Cosine);
     progress("same-key-neighbours: rows of one key");

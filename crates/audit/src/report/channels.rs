@@ -107,15 +107,7 @@ const NO_PREFIX: OnBlind = OnBlind::Never(
 
 /// Every channel, in the order of the report. docs/AUDIT.md explains each.
 pub const CHANNELS: &[Channel] = &[
-    Channel::new(
-        "shape",
-        Scope::Any,
-        Some(shape::channel),
-        OnBlind::Never(
-            "a blind collection has no cells, and no two rows whose inner product a server could compute. \
-             What can be counted is listed as seen.",
-        ),
-    ),
+    Channel::any("shape", shape::channel, blind::shape),
     Channel::any("same-key-neighbours", same_key::channel, blind::neighbours),
     Channel::shard("prefix", prefix::channel, NO_PREFIX),
     Channel::shard("prefix-lookup", reference::prefix_channel, NO_PREFIX).identifying(),

@@ -1,13 +1,13 @@
 //! What the page says first: what stayed hidden and by what, and of every channel what an attacker needs
 //! for it and what the owner can do.
 //!
-//! The texts are fixed by channel and by [`Kind`]; only the number of known documents is taken from the
-//! figure that the verdict rests on.
+//! The texts are fixed by channel and by [`Kind`]; only the axes and the number of known documents are taken
+//! from the figure that the verdict rests on.
 
 use serde::Serialize;
 
 use super::{Kind, Report, figure, headline};
-use crate::finding::{Finding, Section};
+use crate::finding::Section;
 
 /// Something that the server does not get to see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -24,16 +24,17 @@ pub fn hidden(kind: Kind) -> &'static [Hidden] {
         what: "The ids of documents",
         by: "the server knows pseudorandom names; the list of ids is sealed.",
     };
+    const SCORES: Hidden = Hidden {
+        what: "The scores",
+        by: "computed on ciphertexts, which only the client can open.",
+    };
     match kind {
         Kind::Cells | Kind::Micro => &[
             Hidden {
                 what: "The query",
                 by: "encrypted by the client (RLWE) with a secret that never leaves it.",
             },
-            Hidden {
-                what: "The scores",
-                by: "computed on ciphertexts, which only the client can open.",
-            },
+            SCORES,
             IDS,
             Hidden {
                 what: "The first coordinates of every document, by which searches are routed",
@@ -49,10 +50,19 @@ pub fn hidden(kind: Kind) -> &'static [Hidden] {
                 what: "The query and what it asks for",
                 by: "it is encrypted, and every document is scored for it.",
             },
+            SCORES,
+            IDS,
+        ],
+        Kind::BlindCells => &[
             Hidden {
-                what: "The scores",
-                by: "computed on ciphertexts, which only the client can open.",
+                what: "The vectors of documents and their lengths",
+                by: "encrypted (RLWE, two secrets). Which blocks are of one cell is not hidden.",
             },
+            Hidden {
+                what: "The query",
+                by: "encrypted (RLWE). Which cells it asks for is not hidden, unless it asks for all.",
+            },
+            SCORES,
             IDS,
         ],
         Kind::Foreign => &[],
@@ -69,6 +79,11 @@ pub fn not_hidden(kind: Kind) -> &'static str {
         Kind::Blind => {
             "Not hidden: how large the collection is, when and where it changes, and when it is searched. \
              The attacks below look for anything else."
+        }
+        Kind::BlindCells => {
+            "Not hidden: how large the collection is, when and where it changes, when it is searched, which \
+             blocks hold documents that are near each other, and which of these cells a search asks for. The \
+             attacks below say what the cells tell, and look for anything else."
         }
         Kind::Foreign => {
             "Nothing of what Shard hides is promised here: Shard does not protect these vectors. Queries, \
@@ -227,7 +242,7 @@ const ON_BLIND: &[(&str, &str, &str)] = &[
     (
         "collection-size",
         "A look at the server's disk",
-        "Nothing hides it; free places count like documents.",
+        "Nothing hides it: the lengths of sealed values tell the number of documents.",
     ),
     ("block-changes", "Being there when you publish", "Publish on a schedule."),
     (
@@ -237,29 +252,56 @@ const ON_BLIND: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// What is otherwise where blocks are grouped by cells.
+const WITH_CELLS: &[(&str, &str, &str)] = &[
+    ("shape", "A look at the server's disk", "A vault without cells shows none of it."),
+    (
+        "request-leakage",
+        "A log of the server's traffic",
+        "Search all cells, which names none, or make a vault without cells. Asking for more cells blurs it.",
+    ),
+];
+
 fn advice(channel: &str) -> Option<&'static Advice> {
     ADVICE.iter().find(|advice| advice.channel == channel)
 }
 
-fn on_blind(channel: &str) -> Option<&'static (&'static str, &'static str, &'static str)> {
-    ON_BLIND.iter().find(|(name, ..)| *name == channel)
+fn on_blind(
+    channel: &str,
+    kind: Kind,
+) -> Option<&'static (&'static str, &'static str, &'static str)> {
+    let with_cells = WITH_CELLS.iter().filter(|_| kind == Kind::BlindCells);
+    with_cells.chain(ON_BLIND).find(|(name, ..)| *name == channel)
 }
+
+/// What whoever has the owner's axes has.
+const OWNERS_AXES: &str = "A copy of the server's disk and your whole collection";
 
 /// What an attacker needs for the figure that a section's verdict rests on; nothing of sections that are
 /// no channels.
 pub fn needs(section: &Section, kind: Kind) -> String {
-    if kind == Kind::Blind {
-        return on_blind(&section.name).map_or(String::new(), |(_, needs, _)| format!("{needs}."));
+    if matches!(kind, Kind::Blind | Kind::BlindCells) {
+        let needs = on_blind(&section.name, kind).map(|(_, needs, _)| format!("{needs}."));
+        return needs.unwrap_or_default();
     }
     let Some(advice) = advice(&section.name) else { return String::new() };
     let place = if kind == Kind::Cells { " of the same cell" } else { "" };
-    let known = |finding: &Finding| match finding.part("pairs")?.parse().ok()? {
-        0 => Some("; no known document".to_owned()),
-        1_usize => Some(format!(", and 1 known document{place}")),
-        pairs => Some(format!(", and {} known documents{place}", figure::count(pairs))),
-    };
-    let known = headline(section).and_then(known).unwrap_or_default();
-    format!("{}{known}.", advice.needs)
+    let part = |key| headline(section).and_then(|finding| finding.part(key));
+    let pairs: Option<usize> = part("pairs").and_then(|pairs| pairs.parse().ok());
+    let count = figure::count(pairs.unwrap_or(0));
+    // The owner's axes follow from the whole collection and from nothing less; a pair is then a document
+    // whose row is known.
+    match (part("axes"), pairs) {
+        (Some("owner"), None | Some(0)) => format!("{OWNERS_AXES}, and nothing else."),
+        (Some("owner"), Some(1)) => format!("{OWNERS_AXES}, and which row 1 document{place} is."),
+        (Some("owner"), _) => {
+            format!("{OWNERS_AXES}, and which rows {count} documents{place} are.")
+        }
+        (_, None) => format!("{}.", advice.needs),
+        (_, Some(0)) => format!("{}; no known document.", advice.needs),
+        (_, Some(1)) => format!("{}, and 1 known document{place}.", advice.needs),
+        (_, Some(_)) => format!("{}, and {count} known documents{place}.", advice.needs),
+    }
 }
 
 /// What the owner can do.
@@ -267,7 +309,7 @@ pub fn remedy(channel: &str, kind: Kind) -> &'static str {
     const REPORT_IT: &str =
         "Nothing while it is closed. Were it open, that would be a fault: report it.";
     match (kind, advice(channel)) {
-        (Kind::Blind, _) => match on_blind(channel) {
+        (Kind::Blind | Kind::BlindCells, _) => match on_blind(channel, kind) {
             Some((_, _, "")) => REPORT_IT,
             Some((_, _, remedy)) => remedy,
             None => "",
@@ -329,6 +371,7 @@ impl Strongest {
 mod tests {
     use super::super::channels::{CHANNELS, Scope};
     use super::*;
+    use crate::finding::Finding;
 
     #[test]
     fn every_attack_says_what_it_takes_and_what_helps() {
@@ -341,23 +384,45 @@ mod tests {
                 assert_eq!(needs.is_empty(), remedy(channel.name, kind).is_empty(), "{kind:?}");
             }
         }
-        let names = ADVICE.iter().map(|it| it.channel).chain(ON_BLIND.iter().map(|it| it.0));
-        for name in names {
+        let on_blind = ON_BLIND.iter().chain(WITH_CELLS).map(|it| it.0);
+        for name in ADVICE.iter().map(|it| it.channel).chain(on_blind) {
             assert!(CHANNELS.iter().any(|channel| channel.name == name), "{name}");
         }
     }
 
     #[test]
     fn known_documents_are_those_of_the_headline() {
-        let needed = |pairs: usize, kind| {
+        let needed_with = |axes: &str, pairs: usize, kind| {
             let mut section = Section::new("partial-alignment", "");
-            let setting = format!("attack=gram,pairs={pairs}");
+            let setting = format!("{axes}attack=gram,pairs={pairs}");
             section.findings = vec![Finding::new("partial-alignment", setting, "recall_at_1", 1.0)];
             section.headline = Some(0);
             needs(&section, kind)
         };
+        let needed = |pairs, kind| needed_with("", pairs, kind);
         assert!(needed(32, Kind::Cells).ends_with(", and 32 known documents of the same cell."));
         assert!(needed(1, Kind::Foreign).ends_with(", and 1 known document."));
         assert!(needed(0, Kind::Cells).ends_with("; no known document."));
+        // Axes of a corpus take a list that holds the documents; the owner's own take the collection itself.
+        let listed = needed_with("subject=release,axes=reference,", 0, Kind::Cells);
+        assert!(listed.ends_with("a list of texts with yours among them; no known document."));
+        let owners = |pairs, kind| needed_with("subject=release,axes=owner,", pairs, kind);
+        let whole = "A copy of the server's disk and your whole collection";
+        assert_eq!(owners(0, Kind::Cells), format!("{whole}, and nothing else."));
+        assert_eq!(
+            owners(4, Kind::Cells),
+            format!("{whole}, and which rows 4 documents of the same cell are.")
+        );
+        assert_eq!(owners(1, Kind::Micro), format!("{whole}, and which row 1 document is."));
+    }
+
+    #[test]
+    fn a_blind_collection_with_cells_does_not_claim_that_all_of_it_is_scored() {
+        let claims = |kind: Kind| hidden(kind).iter().any(|it| it.by.contains("every document"));
+        assert!(claims(Kind::Blind) && !claims(Kind::BlindCells));
+        assert!(hidden(Kind::BlindCells).iter().all(|it| !it.what.contains("what it asks for")));
+        assert!(not_hidden(Kind::BlindCells).contains("which of these cells a search asks for"));
+        let remedies = Kind::ALL.map(|kind| remedy("request-leakage", kind));
+        assert!(remedies[2].contains("report it") && !remedies[3].contains("report it"));
     }
 }

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{figure, severity};
+use super::figure;
 use crate::finding::{Finding, Section, Verdict};
 
 /// Why a policy cannot be applied.
@@ -224,11 +224,9 @@ impl Policy {
         let mut checks = Vec::new();
         for (channel, &worst) in &self.verdict {
             let condition = allowed(channel, worst);
-            let found = of(sections, channel)
-                .filter_map(|section| section.verdict)
-                .max_by_key(|&v| severity(v));
+            let found = of(sections, channel).filter_map(|section| section.verdict).max();
             let Some(found) = found else { return Err(GateError::NoVerdict(condition)) };
-            let passed = severity(found) <= severity(worst.into());
+            let passed = found <= worst.into();
             checks.push(Check {
                 condition,
                 found: figure::verdict(Some(found)).to_owned(),

@@ -18,6 +18,7 @@ pub mod shape;
 
 use serde::Serialize;
 
+use crate::blind::BlindSubject;
 use crate::finding::{Finding, Section, Verdict};
 use crate::subject::Subject;
 
@@ -29,15 +30,23 @@ pub enum Kind {
     Cells,
     /// A rotated collection whose rows have a key each.
     Micro,
-    /// A blind collection.
+    /// A blind collection that is scored whole.
     Blind,
+    /// A blind collection whose blocks are grouped by cells, which searches name.
+    BlindCells,
     /// Rows that Shard did not make, or does not protect like this.
     Foreign,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Cells, Self::Micro, Self::Blind, Self::Foreign];
+    pub const ALL: [Self; 5] =
+        [Self::Cells, Self::Micro, Self::Blind, Self::BlindCells, Self::Foreign];
+
+    /// The kind of a blind collection.
+    pub fn of_blind(subject: &BlindSubject) -> Self {
+        if subject.seen.cells.is_some() { Self::BlindCells } else { Self::Blind }
+    }
 
     /// The kind of some rows.
     pub fn of_rows(subject: &Subject) -> Self {
@@ -116,7 +125,7 @@ impl Report {
             let finding = headline(section)?;
             let verdict = section.verdict.filter(|&it| it != Verdict::Closed)?;
             let identifies = channels::find(&section.name).is_some_and(|it| it.identifies);
-            let rank = (identifies, severity(verdict));
+            let rank = (identifies, verdict);
             (!finding.constructed).then_some((section, finding, rank, excess(finding)))
         });
         headlines
@@ -148,15 +157,6 @@ pub struct Counts {
     pub constructed: usize,
     /// Without a verdict.
     pub unmeasured: usize,
-}
-
-/// A verdict as a number that grows with what leaks.
-fn severity(verdict: Verdict) -> u8 {
-    match verdict {
-        Verdict::Closed => 0,
-        Verdict::Reduced => 1,
-        Verdict::Open => 2,
-    }
 }
 
 /// `(value - chance) / (1 - chance)`: the share of the way from chance to certainty. Figures that

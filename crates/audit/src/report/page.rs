@@ -4,7 +4,7 @@ use minijinja::{AutoEscape, Environment, context};
 use serde::Serialize;
 
 use super::channels::{Scope, scope};
-use super::{Kind, Report, figure, front, headline, plot, severity};
+use super::{Kind, Report, figure, front, headline, plot};
 use crate::finding::{Finding, Plot, Section, Series, Verdict};
 
 const TEMPLATE: &str = include_str!("page.html");
@@ -48,7 +48,7 @@ fn ranked(report: &Report) -> Vec<Line> {
     let is_seen = |section: &Section| scope(&section.name) == Scope::Seen;
     let own = report.sections.iter().filter(|it| scope(&it.name) != Scope::Baseline);
     let mut sections: Vec<&Section> = own.collect();
-    let rank = |it: &Section| (it.verdict.map(severity), is_seen(it));
+    let rank = |it: &Section| (it.verdict, is_seen(it));
     sections.sort_by_key(|section| std::cmp::Reverse(rank(section)));
     sections.into_iter().map(|section| Line::of(section, report.metadata.kind)).collect()
 }

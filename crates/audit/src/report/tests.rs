@@ -163,6 +163,9 @@ fn what_stayed_hidden_follows_from_what_is_audited() {
     };
     assert!(hidden(Kind::Micro).contains("<strong>The scores</strong>"));
     assert!(hidden(Kind::Blind).contains("<strong>The query and what it asks for</strong>"));
+    let with_cells = hidden(Kind::BlindCells);
+    assert!(with_cells.contains("Which cells it asks for is not hidden"));
+    assert!(!with_cells.contains("every document is scored"));
     let foreign = hidden(Kind::Foreign);
     assert!(foreign.contains("Shard does not protect these vectors") && !foreign.contains("<ul"));
 }

@@ -100,9 +100,7 @@ impl Scene {
             known: (!known.is_empty()).then_some(known_pairs),
             prefix_width: subject.prefix_width,
             width,
-            residual_norm: mean_norm(
-                &subject.coordinates.select(&corpus).columns(subject.prefix_width..width),
-            ),
+            residual_norm: mean_norm(&subject.residuals(&corpus)),
         };
         Ok(Self { corpus, targets: documents_of(targets), view, notes })
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use faer::{Mat, MatRef, Par};
+use faer::{MatMut, MatRef, Par};
 use rand_core::Rng;
 use shard_geometry::VectorSet;
 use shard_geometry::gaussian::Normals;
@@ -84,9 +84,17 @@ impl Matrix {
 
     /// Some rows, in the order named; a row may be named twice.
     pub fn select(&self, rows: &[usize]) -> Self {
-        let mut values = Vec::with_capacity(rows.len() * self.width);
-        rows.iter().for_each(|&row| values.extend_from_slice(self.row(row)));
-        Self::new(self.width, values)
+        self.part(rows, 0..self.width)
+    }
+
+    /// Columns `range` of some rows, in the order named.
+    ///
+    /// # Panics
+    /// When the range is empty or past the end.
+    pub fn part(&self, rows: &[usize], range: Range<usize>) -> Self {
+        let mut values = Vec::with_capacity(rows.len() * range.len());
+        rows.iter().for_each(|&row| values.extend_from_slice(&self.row(row)[range.clone()]));
+        Self::new(range.len(), values)
     }
 
     /// Columns `range` of every row.
@@ -154,13 +162,23 @@ impl Matrix {
     /// # Panics
     /// When the widths differ.
     pub fn times_transposed(&self, other: &Self) -> Self {
-        self.times_columns_transposed(other, 0..other.width)
+        self.product(other.as_faer().transpose(), Vec::new())
     }
 
-    /// The same with some columns of the other, which are not copied.
-    pub fn times_columns_transposed(&self, other: &Self, columns: Range<usize>) -> Self {
+    /// The same with some columns of the other, which are not copied, in the memory of a product of before.
+    pub fn times_columns_transposed(
+        &self,
+        other: &Self,
+        columns: Range<usize>,
+        memory: Vec<f64>,
+    ) -> Self {
         let other = other.as_faer().subcols(columns.start, columns.len());
-        self.product(other.transpose())
+        self.product(other.transpose(), memory)
+    }
+
+    /// All numbers in order, without the rest.
+    pub fn into_values(self) -> Vec<f64> {
+        self.values
     }
 
     /// `self * other`, on all cores.
@@ -168,18 +186,18 @@ impl Matrix {
     /// # Panics
     /// When `self` is not as wide as `other` has rows.
     pub fn times(&self, other: &Self) -> Self {
-        self.product(other.as_faer())
+        self.product(other.as_faer(), Vec::new())
     }
 
-    fn product(&self, right: MatRef<'_, f64>) -> Self {
+    fn product(&self, right: MatRef<'_, f64>, mut memory: Vec<f64>) -> Self {
         assert_eq!(self.width, right.nrows(), "matrices that can be multiplied");
+        let (rows, width) = (self.rows(), right.ncols());
+        memory.resize(rows * width, 0.0);
         // faer writes columns; the transposed product is ours by rows.
-        let mut out = Mat::<f64>::zeros(right.ncols(), self.rows());
+        let out = MatMut::from_column_major_slice_mut(&mut memory, width, rows);
         let (left, right) = (right.transpose(), self.as_faer().transpose());
-        let accumulate = faer::Accum::Replace;
-        faer::linalg::matmul::matmul(out.as_mut(), accumulate, left, right, 1.0, Par::rayon(0));
-        let columns = (0..out.ncols()).flat_map(|j| out.col_as_slice(j).iter().copied());
-        Self::new(out.nrows(), columns.collect())
+        faer::linalg::matmul::matmul(out, faer::Accum::Replace, left, right, 1.0, Par::rayon(0));
+        Self::new(width, memory)
     }
 }
 
@@ -240,6 +258,7 @@ mod tests {
         let matrix = Matrix::new(3, (0..9).map(f64::from).collect());
         assert_eq!(matrix.select(&[2, 0, 2]).row(1), [0.0, 1.0, 2.0]);
         assert_eq!(matrix.columns(1..3).values(), [1.0, 2.0, 4.0, 5.0, 7.0, 8.0]);
+        assert_eq!(matrix.part(&[2, 0], 1..3).values(), [7.0, 8.0, 1.0, 2.0]);
         let mean = matrix.column_means();
         assert_eq!(mean, [3.0, 4.0, 5.0]);
         assert_eq!(matrix.clone().minus(&mean).column_means(), [0.0; 3]);

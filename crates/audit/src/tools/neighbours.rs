@@ -46,7 +46,10 @@ pub fn nearest_allowed(
 }
 
 /// The same by some columns of the gallery, which are not copied.
-fn nearest_within(
+///
+/// # Panics
+/// When queries are not as wide as the columns.
+pub fn nearest_within(
     queries: &Matrix,
     gallery: (&Matrix, Range<usize>),
     k: usize,
@@ -88,7 +91,7 @@ pub fn nearest_others_within(
     metric: Metric,
 ) -> Vec<Vec<u32>> {
     let not_itself = |probe: usize, row: usize| probes[probe] != row;
-    let queries = gallery.select(probes).columns(columns.clone());
+    let queries = gallery.part(probes, columns.clone());
     nearest_within(&queries, (gallery, columns), k, metric, not_itself)
 }
 
@@ -150,12 +153,13 @@ fn for_each_block_within(
     assert_eq!(queries.width(), columns.len(), "rows of one width");
     let norm = |row: &[f64]| row[columns.clone()].iter().map(|x| x * x).sum::<f64>().sqrt();
     let norms: Vec<f64> = gallery.iter().map(norm).collect();
+    let mut memory = Vec::new();
     let at_once = (MOST_SCORES / gallery.rows().max(1)).clamp(1, BLOCK);
     for first in (0..queries.rows()).step_by(at_once) {
         let rows: Vec<usize> = (first..queries.rows().min(first + at_once)).collect();
         let block = queries.select(&rows);
         let own = block.norms();
-        let mut scores = block.times_columns_transposed(gallery, columns.clone());
+        let mut scores = block.times_columns_transposed(gallery, columns.clone(), memory);
         scores.values_mut().par_chunks_exact_mut(gallery.rows()).zip(&own).for_each(
             |(row, &own)| {
                 for (score, &norm) in row.iter_mut().zip(&norms) {
@@ -169,6 +173,7 @@ fn for_each_block_within(
             },
         );
         sink(first, &scores);
+        memory = scores.into_values();
     }
 }
 

@@ -7,15 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rayon::prelude::*;
 use shard_audit::blind::reading::{self, Domain};
-use shard_audit::blind::{BlindSubject, Changes, Reading, Requests, Seen, SeenRecords, Stream};
+use shard_audit::blind::{
+    BlindSubject, Changes, Reading, Requests, Seen, SeenCells, SeenRecords, Stream,
+};
+use shard_audit::linkage::candidates::JITTERS;
+use shard_audit::linkage::requests::jittered;
 use shard_audit::subject::Subject;
 use shard_audit::tools::matrix::Matrix;
 use shard_audit::tools::statistics::{generator, sample};
 use shard_audit::tools::uniformity::MOST_PIECES;
 use shard_audit::view::Release;
 use shard_client::{
-    BlindCollection, ClientError, FetchWay, Filling, Hints, Progress, SearchOptions, UNWATCHED,
-    Watch,
+    BlindCells, BlindCollection, ClientError, FetchWay, Filling, Hints, Progress, SearchOptions,
+    UNWATCHED, Watch,
 };
 use shard_geometry::{Pca, VectorSet};
 use shard_protocol::{BlindAnswer, BlindQuery, BlobName, Limits, PutBlob, PutBlobs, RecordList};
@@ -86,6 +90,11 @@ pub(super) fn subject(
     let shape = collection.shape();
     let length = shape.answer_bytes(collection.blocks().len() + stored.checks.len());
     let mut heard = ask(collection, &server, &queries, &layout, length, options.watch)?;
+    let cells = if collection.cells().is_some() {
+        Some(ask_for_cells(collection, &server, &queries, &layout, options, &mut heard)?)
+    } else {
+        None
+    };
     if let Some(shape) = &stored.records {
         fetch(collection, &server, shape, options.seed, &mut heard)?;
     }
@@ -129,7 +138,7 @@ pub(super) fn subject(
             checks: stored.checks.len(),
             stored_bytes: stored.bytes,
             requests: heard.sizes,
-            cells: collection.cells().map(|cells| (cells.count(), cells.probe())),
+            cells,
             records: stored.records.map(|shape| SeenRecords { shape, fetches: heard.fetches }),
         },
         seed: options.seed,
@@ -255,7 +264,7 @@ fn publish(
 /// What the server got and gave in searches.
 #[derive(Default)]
 struct Heard {
-    /// Of every request and its answer.
+    /// Of every request and its answer, as a search of the vault makes them.
     sizes: Vec<(usize, usize)>,
     /// Of the first `2 * queries + REPEATS` requests.
     requests: Vec<Block>,
@@ -269,8 +278,9 @@ struct Heard {
     fetch_answers: Vec<Vec<u64>>,
 }
 
-/// Asks for every query, for every query again, for the first one over and over, and then for all of them
-/// until there are enough requests to compare sizes. Answers have `length` bytes.
+/// Asks for every query, for every query again, for the first one over and over, and then, where every search
+/// asks for all blocks, for all of them until there are enough requests to compare sizes. Where there are
+/// cells, all of them are asked for, so that every row is answered. Answers have `length` bytes.
 fn ask(
     collection: &Arc<BlindCollection>,
     server: &Embedded,
@@ -295,16 +305,12 @@ fn ask(
     };
     let recording = Recording { server, note };
     let searcher = Searcher::blind(collection.clone(), recording, Hints::in_memory());
-    let total = REQUESTS.max(kept);
+    let total = if collection.cells().is_some() { kept } else { REQUESTS.max(kept) };
+    let all = SearchOptions { probe: Some(usize::MAX), ..SearchOptions::default() };
     for at in 0..total {
         let row = if (2 * count..kept).contains(&at) { 0 } else { at % count };
-        // All cells, where there are some: so every row is answered.
-        let all = SearchOptions { probe: Some(usize::MAX), ..SearchOptions::default() };
         searcher.search(queries.row(row), &all)?;
-        let progress = Progress { done: at as u64 + 1, total: total as u64 };
-        if watch(progress).is_break() {
-            return Err(ClientError::Cancelled.into());
-        }
+        tell(watch, at + 1, total)?;
     }
     drop(searcher);
     let heard = taken(heard);
@@ -312,6 +318,66 @@ fn ask(
         return Err(Error::audit("a request or an answer could not be read"));
     }
     Ok(heard)
+}
+
+/// Asks for every query and for one near each, at every distance, for as many cells as a search of this vault
+/// asks for; notes which the requests name, and takes their sizes for those of searches.
+fn ask_for_cells(
+    collection: &Arc<BlindCollection>,
+    server: &Embedded,
+    queries: &VectorSet,
+    layout: &Layout,
+    options: &AuditOptions<'_>,
+    heard: &mut Heard,
+) -> Result<SeenCells, Error> {
+    let cells = 0..collection.cell_count();
+    // The cells that a request named, its bytes and those of its answer.
+    let noted = Mutex::new(Vec::<(Vec<usize>, usize, usize)>::new());
+    let note = |message: &[u8], answer: &[u8]| {
+        let Ok(request) = BlindQuery::decode(message, &Limits::default()) else { return };
+        let named = request.cells().map(|named| named.iter().map(|&cell| cell as usize).collect());
+        let asked = named.unwrap_or_else(|| cells.clone().collect());
+        lock(&noted).push((asked, message.len(), answer.len()));
+    };
+    let recording = Recording { server, note };
+    let searcher = Searcher::blind(collection.clone(), recording, Hints::in_memory());
+    let own = Matrix::from_vectors(queries);
+    let rng = &mut generator(options.seed, 0xce11);
+    let near = JITTERS.map(|jitter| jittered(&own, jitter, rng));
+    let all: Vec<&[f64]> = own.iter().chain(near.iter().flat_map(Matrix::iter)).collect();
+    for (at, query) in all.iter().enumerate() {
+        let query: Vec<f32> = query.iter().map(|&x| x as f32).collect();
+        searcher.search(&query, &SearchOptions::default())?;
+        tell(options.watch, at + 1, all.len())?;
+    }
+    drop(searcher);
+    let noted = taken(noted).into_iter().map(|(asked, up, down)| (asked, (up, down)));
+    let (asked, sizes): (Vec<_>, Vec<_>) = noted.unzip();
+    if asked.len() != all.len() {
+        return Err(Error::audit("a request for cells could not be read"));
+    }
+    heard.sizes = sizes;
+    let mut parts = asked.chunks(queries.rows()).map(<[_]>::to_vec);
+    let asked = parts.next().unwrap_or_default();
+    let mut cell_of_block = vec![0; collection.blocks().len()];
+    for cell in cells.clone() {
+        let blocks = collection.blocks_of(cell as u32);
+        blocks.iter().for_each(|&block| cell_of_block[block as usize] = cell as u32);
+    }
+    let cell_of = |&(block, _): &(usize, usize)| cell_of_block[layout.numbers[block] as usize];
+    Ok(SeenCells {
+        blocks: cells.map(|cell| collection.blocks_of(cell as u32).len()).collect(),
+        probe: collection.cells().map_or(0, BlindCells::probe),
+        of_documents: layout.members.iter().map(cell_of).collect(),
+        asked,
+        near: JITTERS.into_iter().zip(parts).collect(),
+    })
+}
+
+/// Says how many searches are done, and ends where that is asked for.
+fn tell(watch: &Watch<'_>, done: usize, total: usize) -> Result<(), Error> {
+    let progress = Progress { done: done as u64, total: total as u64 };
+    if watch(progress).is_break() { Err(ClientError::Cancelled.into()) } else { Ok(()) }
 }
 
 /// Fetches the records of some documents privately, one after the other.
@@ -453,3 +519,6 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 fn taken<T>(held: Mutex<T>) -> T {
     held.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -179,7 +179,7 @@ mod tests {
         for stored in [4, 6, 9] {
             let release = one_cell(Matrix::zeros(20, stored));
             let subject = of(release);
-            assert_eq!(subject.residuals().width(), stored);
+            assert_eq!(subject.residual().len(), stored);
             assert_eq!(subject.documents.len(), 20);
             let energy = |column: usize| -> f64 {
                 subject.coordinates.iter().map(|row| row[column] * row[column]).sum()

@@ -173,7 +173,7 @@ impl Audited {
         Metadata {
             kind: match &self.subject {
                 Attacked::Rows(subject) => Kind::of_rows(subject),
-                Attacked::Blind(_) => Kind::Blind,
+                Attacked::Blind(blind) => Kind::of_blind(blind),
             },
             subject: self.name.clone(),
             date: today(),

@@ -1,7 +1,7 @@
 //! Releases of which it is known what they give away, and the verdict that each must get.
 
 use ctr::cipher::{KeyIvInit, StreamCipher};
-use shard_audit::finding::Verdict;
+use shard_audit::finding::{Finding, Verdict};
 use shard_audit::report::channels::find;
 use shard_audit::subject::{KeyFamily, coordinates, protect};
 use shard_audit::tools::matrix::Matrix;
@@ -209,16 +209,29 @@ fn an_audit_of_a_sample_is_not_calmer_than_one_of_everything() {
     let (unlock, settings) = (Unlock::passphrase("planted"), Settings::new(CellCount::Cells(8)));
     let mut vault = Vault::create(directory.path().join("vault"), &unlock, &settings).unwrap();
     vault.ingest(&Documents::new(rows).unwrap(), FitOptions::default()).unwrap();
-    let recall = |sample: usize| {
-        let options = AuditOptions { sample, ..AuditOptions::default() };
+    const FIGURES: [(&str, &str, &[&str]); 3] = [
+        ("partial-alignment", "recall_at_1", &["axes=reference", "attack=gram", "pairs=4"]),
+        ("reference-lookup", "recall_at_1", &["axes=reference", "attack=gram", "pairs=8"]),
+        ("frontier", "link_recall_at_1", &["system=shard"]),
+    ];
+    let queries = set(&Matrix::normal(10, WIDTH, &mut generator(4, 0)));
+    let recalls = |sample: usize| {
+        let options = AuditOptions { sample, queries: Some(&queries), ..AuditOptions::default() };
         let audited = Audited::from_vault(&vault, &options).unwrap();
-        let report = audited.attack(&[find("partial-alignment").unwrap()], None).unwrap();
-        let setting = "subject=release,axes=reference,disclosure=targeted,attack=gram,pairs=4";
-        let findings = &report.sections[0].findings;
-        let found = findings.iter().find(|f| f.metric == "recall_at_1" && f.setting == setting);
-        found.and_then(|f| f.ci95).expect("the attack was made")
+        let channels = FIGURES.map(|(channel, ..)| find(channel).unwrap());
+        let report = audited.attack(&channels, None).unwrap();
+        FIGURES.map(|(channel, metric, parts)| {
+            let has = |f: &Finding, part: &str| f.setting.split(',').any(|own| own == part);
+            let mut findings = report.sections.iter().flat_map(|section| &section.findings);
+            let found = findings.find(|f| {
+                f.channel == channel && f.metric == metric && parts.iter().all(|part| has(f, part))
+            });
+            found.and_then(|f| f.ci95).expect("the attack was made")
+        })
     };
-    // Fewer candidates make a sample's figure higher; it must not be lower.
-    let ([_, sampled], [all, _]) = (recall(600), recall(usize::MAX));
-    assert!(sampled >= all, "{sampled} {all}");
+    // Fewer candidates make a sample's figures higher; none must be lower.
+    let each = FIGURES.iter().zip(recalls(600)).zip(recalls(usize::MAX));
+    for (((channel, ..), [_, sampled]), [all, _]) in each {
+        assert!(sampled >= all, "{channel}: {sampled} {all}");
+    }
 }

@@ -4,7 +4,8 @@ use crate::tools::matrix::normal;
 fn subject(rows: usize, prefixes: bool, planted: bool) -> Subject {
     let mut subject = axes::tests::subject(rows, 24, 3, planted);
     subject.texts = Some((0..rows).map(|row| format!("alpha beta number {row}")).collect());
-    let held = if planted { subject.prefixes() } else { normal(rows, subject.prefix_width, 9) };
+    let all: Vec<usize> = (0..rows).collect();
+    let held = if planted { subject.prefixes(&all) } else { normal(rows, subject.prefix_width, 9) };
     let release = subject.view.releases.last_mut().expect("a release");
     release.prefixes = prefixes.then_some(held);
     subject

@@ -157,6 +157,7 @@ const NAMES: &[(&str, &str)] = &[
     ("noise-1-percent", "numbers with 1 % noise"),
     ("clean", "exact numbers"),
     ("one-query-repeated", "one query, repeated"),
+    ("same-cell", "the cell that both are in"),
 ];
 
 /// A setting in words: `overlap=25,granted=nothing` is "25 % of documents in both, nothing granted".

@@ -118,9 +118,14 @@ fn reports() -> Vec<Report> {
         let sections = run_blind(&blind::subject(level), &channels, &|_, _| ()).expect("sections");
         reports.push(report(Kind::Blind, sections));
     }
+    // What cells change of a blind collection.
+    let names = ["shape", "request-leakage", "collection-size", "block-changes", "request-shape"];
+    let of_cells: Vec<&Channel> = CHANNELS.iter().filter(|it| names.contains(&it.name)).collect();
+    let sections = run_blind(&blind::with_cells(), &of_cells, &|_, _| ()).expect("sections");
+    reports.push(report(Kind::BlindCells, sections));
     let kinds: Vec<Kind> = reports.iter().map(|report| report.metadata.kind).collect();
-    let [cells, micro, blind, foreign] = Kind::ALL;
-    assert_eq!(kinds, [cells, cells, micro, foreign, blind, blind]);
+    let [cells, micro, blind, with_cells, foreign] = Kind::ALL;
+    assert_eq!(kinds, [cells, cells, micro, foreign, blind, blind, with_cells]);
     for channel in CHANNELS {
         let sections = reports.iter().flat_map(|report| &report.sections);
         let measured = sections.filter(|it| it.name == channel.name && !it.findings.is_empty());
