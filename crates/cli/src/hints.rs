@@ -20,6 +20,9 @@ fn of_library(error: &Error) -> Option<&'static str> {
         Error::Start(StartError::PublicWithoutTls(_)) => Some("leave out --plain"),
         Error::Start(StartError::PublicWithoutToken(_)) => Some("`shard token create` makes one"),
         Error::Token(error) => of_token(error),
+        Error::TokensAside { .. } => {
+            Some("make tokens with `shard token create --store URL`, and move that file away")
+        }
         Error::NoEncoder | Error::EncoderUnknown { .. } => {
             Some("--encoder takes a folder with a model, or the address of an endpoint and a model")
         }

@@ -187,6 +187,17 @@ impl Settings {
         }
     }
 
+    /// The same with so many secrets for a query of a blind collection.
+    ///
+    /// # Errors
+    /// When it is neither one nor two.
+    pub fn with_query_secrets(self, secrets: u64) -> Result<Self, ClientError> {
+        let Some(query_rank) = rank_of(secrets) else {
+            return Err(ClientError::Setting(format!("{secrets} secrets for a query: 1 or 2")));
+        };
+        Ok(Self { query_rank, ..self })
+    }
+
     /// The same with another number of keys, and the family of keys that goes with it.
     pub(crate) fn with_cells(self, cells: CellCount) -> Self {
         let kinds = [self.cells, cells].map(|cells| cells == CellCount::Micro);
@@ -318,6 +329,11 @@ impl Default for Settings {
     }
 }
 
+/// The rank of queries with so many secrets.
+fn rank_of(secrets: u64) -> Option<QueryRank> {
+    [QueryRank::One, QueryRank::Two].into_iter().find(|rank| rank.secrets() as u64 == secrets)
+}
+
 /// The rank of queries as the number of secrets.
 mod rank_as_number {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
@@ -328,11 +344,9 @@ mod rank_as_number {
     }
 
     pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<QueryRank, D::Error> {
-        match u64::deserialize(from)? {
-            1 => Ok(QueryRank::One),
-            2 => Ok(QueryRank::Two),
-            other => Err(D::Error::custom(format!("queries of rank {other}: it is 1 or 2"))),
-        }
+        let rank = u64::deserialize(from)?;
+        let unknown = || D::Error::custom(format!("queries of rank {rank}: it is 1 or 2"));
+        super::rank_of(rank).ok_or_else(unknown)
     }
 }
 
@@ -369,6 +383,16 @@ mod tests {
         assert_eq!(serde_json::from_str::<Settings>(&text).unwrap(), blind);
         let third = text.replace(r#""query_rank":2"#, r#""query_rank":3"#);
         assert!(serde_json::from_str::<Settings>(&third).is_err());
+    }
+
+    #[test]
+    fn queries_have_one_secret_or_two() {
+        let rank =
+            |secrets| Settings::blind().with_query_secrets(secrets).map(|set| set.query_rank);
+        assert_eq!([1, 2].map(|secrets| rank(secrets).unwrap()), [QueryRank::One, QueryRank::Two]);
+        for secrets in [0, 3] {
+            assert!(rank(secrets).unwrap_err().to_string().contains("1 or 2"));
+        }
     }
 
     #[test]

@@ -178,13 +178,22 @@ fn by_name<S: Serializer>(
 }
 
 /// What came of a comparison.
+#[derive(Serialize)]
 pub struct Evaluation {
     /// Quality of each system.
+    #[serde(flatten)]
     pub quality: Quality,
     /// The encrypted answers, by query; their hits are all candidates.
+    #[serde(skip)]
     pub answers: Vec<Answer>,
+    /// Queries that were judged.
+    pub queries: usize,
+    /// Queries that had no judged document.
+    pub left_out: usize,
     /// Length of Shard's shortlist; documents that a search of a blind collection scores.
     pub candidates: usize,
+    /// Coordinates that route, of a rotated collection.
+    pub d_pub: Option<usize>,
     /// Cells that a search of a blind collection asks for, unless it asks for all documents.
     pub cells: Option<usize>,
     /// Of a blind collection, the share of the raw top 10 that is in its top 10.
@@ -196,8 +205,6 @@ pub struct Evaluation {
     pub top10_strict: f64,
     /// Largest distance of an encrypted score from the exact inner product.
     pub max_abs_error: f64,
-    /// Queries that had no judged document.
-    pub left_out: usize,
 }
 
 /// A document by its row, and its score.
@@ -280,14 +287,16 @@ impl Comparison<'_> {
         };
         Ok(Evaluation {
             quality,
+            queries: answers.len() - raw.left_out,
+            left_out: raw.left_out,
             candidates,
+            d_pub: Some(collection.model().split().prefix()),
             cells: None,
             recall10: None,
             top10_identical: same(TIE),
             top10_strict: same(0.0),
             max_abs_error: self.max_abs_error(&encrypted),
             answers,
-            left_out: raw.left_out,
         })
     }
 

@@ -42,7 +42,7 @@
 //!
 //! # Features
 //!
-//! Default: `remote`, `server`, `audit`, `faer`, `gzip` and `tfhe`. `parquet` reads parquet files and
+//! Default: `remote`, `server`, `audit`, `csv`, `faer`, `gzip` and `tfhe`. `parquet` reads parquet files and
 //! `gzip` compressed ones. `faer` fits models faster. `tfhe` computes with tfhe-ntt beside the
 //! portable transform; both give the same bytes. `slots` adds the paper's slot layout, for
 //! comparison only. `encode` has text encoders: [`Vault`] takes texts with it. `csv` reads `.csv` files. Without any of them the library makes vaults, reads `.npy` and JSON lines, and

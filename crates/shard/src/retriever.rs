@@ -49,8 +49,8 @@ impl Retriever {
 
     /// Searches through a server on a network.
     #[cfg(feature = "remote")]
-    pub fn remote(vault: Vault, server: Remote) -> Self {
-        Self { server: Some(Arc::new(server)), ..Self::embedded(vault) }
+    pub fn remote(vault: Vault, server: impl Into<Arc<Remote>>) -> Self {
+        Self { server: Some(server.into()), ..Self::embedded(vault) }
     }
 
     /// The same, telling of every message that crosses to the server.

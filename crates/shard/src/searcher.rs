@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use shard_client::{
     Answer, BlindCollection, BlindSearcher, ClientError, Collection, FetchWay, Fetched, Filter,
-    Hints, Hit, Position, Protection, SearchOptions, Watch,
+    Hints, Hit, NOT_FIELDS, Position, Protection, SearchOptions, Watch,
 };
 use shard_geometry::VectorSet;
 use shard_protocol::{Blob, BlobName, Epoch, FetchBlob, Leak, Limits, Transport, declassify};
 
 use crate::{Error, Passage};
+
+/// Names of fields that are told where one is not there.
+const MOST_NAMES: usize = 20;
 
 /// A collection that was opened for search, as it was then.
 #[derive(Clone)]
@@ -55,6 +58,29 @@ impl Opened {
         let matching = collection.matching(filter)?;
         let ids = collection.ids().filter(|(place, _)| matching[*place as usize]);
         Ok(ids.map(|(_, id)| id).collect())
+    }
+
+    /// A sentence for each field of a filter that no document can be found by: a misspelt one would find
+    /// nothing without a word.
+    ///
+    /// # Errors
+    /// When a value of the vault is damaged.
+    pub fn unknown_fields(&self, filter: &Filter) -> Result<Vec<String>, Error> {
+        let Self::Blind(collection) = self else { return Ok(Vec::new()) };
+        let metadata = collection.metadata()?;
+        let told = |field: &str| {
+            let names: Vec<&str> = metadata.names().take(MOST_NAMES).collect();
+            let there = match names.as_slice() {
+                [] => "there are no fields".to_owned(),
+                names => format!("there are {}", names.join(", ")),
+            };
+            if NOT_FIELDS.contains(&field) {
+                return format!("{field:?} is no field to filter by: {there}");
+            }
+            format!("no document has a field {field:?}: {there}")
+        };
+        let unknown = |field: &&str| !metadata.names().any(|name| name == *field);
+        Ok(filter.fields().into_iter().filter(unknown).map(told).collect())
     }
 
     /// The epoch of keys and names.

@@ -483,8 +483,8 @@ mod transfers {
         }
 
         /// Lets the vault fetch vectors that it has left with a server, where it does not keep them.
-        pub fn fetch_vectors_from(&mut self, server: Remote) {
-            remote::fetch_vectors_from(&mut self.0, Arc::new(server));
+        pub fn fetch_vectors_from(&mut self, server: impl Into<Arc<Remote>>) {
+            remote::fetch_vectors_from(&mut self.0, server.into());
         }
 
         /// Brings this copy of the vault to the state that is published, and repeats its own changes

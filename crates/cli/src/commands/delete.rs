@@ -48,6 +48,7 @@ pub fn run(arguments: &Delete, json: Option<&Path>) -> Result<()> {
         output.line(format!("{} ids were not in it", grouped(done.missing.len())))?;
     }
     if done.deleted > 0 {
+        output.line("what a server has kept of them opens with the keys of this epoch: `shard rekey` replaces these")?;
         publish_next(&output, &arguments.vault.vault)?;
     }
     output.result(&json!({

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use serde_json::json;
+use anyhow::Result;
 use shard::SearchOptions;
 use shard::evaluation::{EvaluateOptions, Evaluation, Quality, SystemQuality};
 use shard::input::read_qrels;
@@ -38,24 +37,7 @@ pub fn run(arguments: &Eval, json: Option<&Path>) -> Result<()> {
     let outcome = outcome?;
     output.line(quality_table(&outcome.quality))?;
     output.line(summary(&outcome))?;
-
-    let collection = vault.collection()?.context("the vault is empty")?;
-    let mut result = serde_json::to_value(&outcome.quality)?;
-    let extra = json!({
-        "queries": queries.ids().len() - outcome.left_out,
-        "left_out": outcome.left_out,
-        "candidates": outcome.candidates,
-        "d_pub": collection.rotated().map(|held| held.model().split().prefix()),
-        "cells": outcome.cells,
-        "recall10": outcome.recall10,
-        "top10_identical": outcome.top10_identical,
-        "top10_strict": outcome.top10_strict,
-        "max_abs_error": outcome.max_abs_error,
-    });
-    if let (Some(result), serde_json::Value::Object(extra)) = (result.as_object_mut(), extra) {
-        result.extend(extra);
-    }
-    output.result(&result)
+    output.result(&outcome)
 }
 
 /// Quality of every system beside raw search.

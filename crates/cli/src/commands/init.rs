@@ -22,6 +22,9 @@ pub struct Init {
     /// Width of the tiles of ciphertexts, or `auto`: the fastest for the first documents
     #[arg(long, value_name = "WIDTH", value_parser = choice, help_heading = BLIND)]
     pub tile: Option<Choice>,
+    /// Secrets that hide a query: two are harder to break, and hints are twice as long [default: 1]
+    #[arg(long, value_name = "1|2", value_parser = clap::value_parser!(u64).range(1..=2), help_heading = BLIND)]
+    pub query_secrets: Option<u64>,
     /// Whether the vault keeps the vectors once they are published; otherwise the server has the only
     /// copy, sealed, and what changes documents needs it [default: yes]
     #[arg(long, value_name = "yes|no", value_parser = yes_or_no, help_heading = BLIND)]
@@ -74,6 +77,7 @@ impl Init {
         ];
         let blind = [
             ("--tile", self.tile.is_some()),
+            ("--query-secrets", self.query_secrets.is_some()),
             ("--keep-vectors", self.keep_vectors.is_some()),
             ("--probe", self.probe.is_some()),
         ];
@@ -89,7 +93,11 @@ impl Init {
             let tile = self.tile.unwrap_or(defaults.tile);
             let keep_vectors = self.keep_vectors.unwrap_or(defaults.keep_vectors);
             let cells = self.cells.unwrap_or(defaults.cells);
-            return Ok(Settings { tile, keep_vectors, cells, probe: self.probe, ..defaults });
+            let settings = Settings { tile, keep_vectors, cells, probe: self.probe, ..defaults };
+            return Ok(match self.query_secrets {
+                Some(secrets) => settings.with_query_secrets(secrets)?,
+                None => settings,
+            });
         }
         let cells = self.cells.unwrap_or(Settings::DEFAULT_CELLS);
         let defaults = Settings::new(cells);
@@ -178,7 +186,8 @@ mod tests {
             let name = flag.split(' ').next().unwrap();
             assert!(error.starts_with(name) && error.contains("--protection rotated"), "{error}");
         }
-        for flag in ["--tile 32", "--keep-vectors no", "--cells 4 --probe 1"] {
+        let blind = ["--tile 32", "--query-secrets 2", "--keep-vectors no", "--cells 4 --probe 1"];
+        for flag in blind {
             let error = settings(&format!("--protection rotated {flag}")).unwrap_err();
             assert!(error.contains("is of blind collections"), "{error}");
         }

@@ -5,12 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use serde::Serialize;
+use shard::Documents;
 use shard::input::read_queries;
-use shard::planning::{
-    Capacity, Prices, Probes, Wanted, Way, Ways, capacity, compare_probes, compare_ways,
-};
-use shard::{Vault, VaultAccess};
+use shard::planning::{Capacity, Prices, Probes, Wanted, Way, Ways};
 
 use crate::args::{VaultArguments, large, link, positive};
 use crate::output::{Output, bytes, grouped, table};
@@ -42,7 +39,8 @@ pub struct Plan {
 /// What a collection without a vault is to be like.
 #[derive(Args)]
 pub struct SizeArguments {
-    /// Cells that documents are grouped by [default: none, every search scores everything]
+    /// Cells that documents of a collection are grouped by, at most 4096 [default: none, every search scores
+    /// everything]
     #[arg(long, value_name = "C", requires_all = ["rows", "probe"], value_parser = positive)]
     pub cells: Option<usize>,
     /// Cells that a search asks for
@@ -75,29 +73,12 @@ impl SizeArguments {
         Ok(prices)
     }
 
-    fn wanted(&self, rows: usize, dimension: usize, megabits: Option<f64>) -> Result<Wanted> {
+    fn wanted(&self, rows: usize, dimension: usize, megabits: Option<f64>) -> Wanted {
         let cells = self.cells.zip(self.probe);
-        if let Some((cells, probe)) = cells.filter(|(cells, probe)| probe > cells || *cells > rows)
-        {
-            bail!("{probe} of {cells} cells of {rows} documents: there cannot be so many");
-        }
         let worker_memory = self.worker_memory as f64 * 1e9;
         let searches = self.searches as f64;
-        Ok(Wanted { rows, dimension, cells, worker_memory, searches, megabits })
+        Wanted { rows, dimension, cells, worker_memory, searches, megabits }
     }
-}
-
-/// Everything that is printed.
-#[derive(Serialize)]
-struct Report {
-    #[serde(flatten)]
-    ways: Ways,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cells: Option<Probes>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    capacity: Option<Capacity>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    prices: Option<Prices>,
 }
 
 pub fn run(arguments: &Plan, json: Option<&Path>) -> Result<()> {
@@ -107,17 +88,13 @@ pub fn run(arguments: &Plan, json: Option<&Path>) -> Result<()> {
             let vault =
                 VaultArguments { vault: vault.clone(), key_file: arguments.key_file.clone() };
             let vault = unlock::open(&vault)?;
-            let held = vault.collection()?.context("the vault is empty: give --rows and --dim")?;
-            let ways = compare_ways(held.documents(), held.dimension(), arguments.link)?;
-            let cells = probes(&vault, arguments)?;
-            Report { ways, cells, capacity: None, prices: None }
+            let queries = arguments.queries.as_deref().map(|path| read_queries(path, None));
+            let queries = queries.transpose()?;
+            vault.plan(arguments.link, queries.as_ref().map(Documents::vectors))?
         }
         (None, Some(rows), Some(dimension)) => {
-            let prices = arguments.size.prices()?;
-            let wanted = arguments.size.wanted(rows, dimension, arguments.link)?;
-            let ways = compare_ways(rows, dimension, arguments.link)?;
-            let capacity = Some(capacity(&wanted, &prices)?);
-            Report { ways, cells: None, capacity, prices: Some(prices) }
+            let wanted = arguments.size.wanted(rows, dimension, arguments.link);
+            wanted.plan(arguments.size.prices()?)?
         }
         _ => bail!("name a vault, or give --rows and --dim"),
     };
@@ -129,27 +106,6 @@ pub fn run(arguments: &Plan, json: Option<&Path>) -> Result<()> {
         output.line(capacity_text(capacity, prices, &arguments.size))?;
     }
     output.result(&report)
-}
-
-/// What searches of some cells of a vault find.
-fn probes(vault: &Vault, arguments: &Plan) -> Result<Option<Probes>> {
-    let held = vault.collection()?;
-    let blind = held.as_ref().and_then(|held| held.blind());
-    let Some(blind) = blind.filter(|blind| blind.cells().is_some()) else {
-        if arguments.queries.is_some() {
-            bail!(
-                "--queries measures what searches of some cells find, and this vault has no cells"
-            );
-        }
-        return Ok(None);
-    };
-    // A query vault has no vectors to measure with.
-    if vault.access() == VaultAccess::Query {
-        return Ok(None);
-    }
-    let queries = arguments.queries.as_deref().map(|path| read_queries(path, None)).transpose()?;
-    let queries = queries.as_ref().map(shard::Documents::vectors);
-    Ok(compare_probes(blind, &vault.documents()?, queries)?)
 }
 
 fn cells_text(cells: &Probes) -> String {
@@ -181,11 +137,15 @@ fn cells_text(cells: &Probes) -> String {
 fn capacity_text(capacity: &Capacity, prices: &Prices, size: &SizeArguments) -> String {
     let money = |sum: f64| format!("{} {}", grouped(sum.round() as usize), prices.currency);
     let year = &capacity.year;
+    let for_memory = match capacity.workers_for_memory {
+        1 => "1".to_owned(),
+        several => format!("{}, one to spare", grouped(several)),
+    };
     let rows = [
         ("memory", bytes(capacity.memory)),
         ("disk", bytes(capacity.disk)),
         ("workers", format!("{} of {} GB", grouped(capacity.workers), size.worker_memory)),
-        ("   for memory alone", grouped(capacity.workers_for_memory)),
+        ("   for memory alone", for_memory),
         ("bytes up", bytes(capacity.bytes_up)),
         ("bytes down", bytes(capacity.bytes_down)),
         ("servers, core time", format!("{:.1} ms", capacity.server_core_ms)),
@@ -210,15 +170,21 @@ fn capacity_text(capacity: &Capacity, prices: &Prices, size: &SizeArguments) -> 
     };
     lines.push(format!("{dated}; no replicas are counted"));
     if capacity.collections > 1 {
+        let cells = size.cells.map(|cells| format!(" of {} cells each", grouped(cells)));
         lines.push(format!(
-            "{} blocks are {} collections",
+            "{} blocks are {} collections{}, all of which a search asks",
             grouped(capacity.blocks),
-            capacity.collections
+            capacity.collections,
+            cells.unwrap_or_default()
         ));
     }
     if !capacity.answer_fits {
         let advice =
             "an answer is longer than servers send at once: ask for fewer cells (--cells, --probe)";
+        lines.push(advice.to_owned());
+    }
+    if !capacity.work_fits {
+        let advice = "a search is more than servers compute for one request: ask for fewer cells (--cells, --probe)";
         lines.push(advice.to_owned());
     }
     if size.cells.is_some() {
@@ -245,7 +211,8 @@ fn text(ways: &Ways) -> String {
         row("server, one core", &|way| time(way.server_ms)),
         row("client, one core", &|way| time(way.client_ms)),
         row("server memory", &|way| size(way.server_memory)),
-        row("client keeps", &|way| size(way.client_memory)),
+        row("client keeps", &|way| size(way.client_keeps)),
+        row("client memory", &|way| size(way.client_memory)),
     ];
     let mut lines = vec![
         format!("{} documents of {} dimensions", grouped(ways.rows), ways.dimension),
@@ -258,6 +225,13 @@ fn text(ways: &Ways) -> String {
     lines.extend(columns.iter().map(|way| format!("   {:8} {}", way.name, way.client_holds)));
     lines.push(String::new());
     lines.push(format!("blind: {}", ways.tile));
+    if let Some(tile) = ways.other_tile {
+        lines.push(format!(
+            "   tiles of {tile} are the fastest for {} Mbit/s: `shard init --tile {tile}` makes a vault with them, and \
+             without --tile they are chosen for 200 Mbit/s",
+            ways.megabits
+        ));
+    }
     lines.push(format!(
         "   error of a score {:.1e} (one deviation); a server that moves one by more than {:.1e} is caught",
         ways.precision, ways.tolerance

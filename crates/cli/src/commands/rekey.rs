@@ -32,6 +32,9 @@ pub fn run(arguments: &Rekey, json: Option<&Path>) -> Result<()> {
         done.epoch
     ))?;
     output.line("query vaults exported before find nothing once it is published")?;
+    output.line(
+        "a server that kept old blocks can open them with this vault's keys or with a vault exported before",
+    )?;
     publish_next(&output, &arguments.vault.vault)?;
     output.result(&json!({ "epoch": done.epoch.0, "documents": done.documents }))
 }

@@ -82,6 +82,66 @@ fn scores_are_inner_products_for_vectors_of_any_length() {
     }
 }
 
+/// The same row with another length.
+fn of_length(row: &[f32], length: f64) -> Vec<f32> {
+    let factor = length / norm(row);
+    row.iter().map(|&x| (f64::from(x) * factor) as f32).collect()
+}
+
+/// The same rows, with lengths that are log-normal around `scale` within a factor of thirty.
+fn log_normal(rows: &Rows, scale: f64) -> Vec<Vec<f32>> {
+    let deviates = random_rows(rows.len(), 1, 3);
+    let lengths = deviates.iter().map(|x| scale * (1.7 * f64::from(x[0].clamp(-1.0, 1.0))).exp());
+    rows.iter().zip(lengths).map(|(row, length)| of_length(row, length)).collect()
+}
+
+#[test]
+fn blind_scores_are_inner_products_for_vectors_of_any_length() {
+    for scale in [1e-6, 1.0, 1e6] {
+        let documents = log_normal(&random_rows(60, 24, 1), scale);
+        let mut lengths: Vec<f64> = documents.iter().map(|row| norm(row)).collect();
+        lengths.sort_by(f64::total_cmp);
+        assert!((10.0..31.0).contains(&(lengths[59] / lengths[0])));
+        let desk = Desk::new();
+        desk.npy("docs.npy", &documents);
+        init(&desk, &[]);
+        desk.ingest(&["docs.npy"]);
+        for length in [0.001, 1.0, 1000.0] {
+            let queries = with_norms(&random_rows(3, 24, 2), length / 2.0, length);
+            search_and_check(&desk, &queries, &documents);
+        }
+    }
+}
+
+#[test]
+fn an_ingest_says_when_one_document_is_much_longer_than_most() {
+    let rows = random_rows(42, 24, 1);
+    let mut documents = with_norms(&rows[..40], 0.5, 2.0);
+    documents.push(of_length(&rows[40], 12.0));
+    let desk = Desk::new();
+    desk.npy("docs.npy", &documents);
+    desk.npy("long.npy", &[of_length(&rows[41], 50.0)]);
+    desk.write("long.txt", "41\n");
+    let ingest = |vault: &str, flags: &[&str]| {
+        let output = desk.shard(&[&["ingest", vault, "--key-file", KEY], flags].concat()).output();
+        let output = output.expect("shard starts");
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).expect("text")
+    };
+    init(&desk, &[]);
+    assert_eq!(ingest(VAULT, &["docs.npy"]), "", "a dozen times is nothing");
+    // Against all that are there, not against itself.
+    let told = ingest(VAULT, &["long.npy", "--ids", "long.txt"]);
+    for words in ["47 times as long as most", "of the longest", "length one"] {
+        assert!(told.contains(words), "{told}");
+    }
+    // And again where most are short.
+    assert!(ingest(VAULT, &["docs.npy"]).contains("times as long as most"));
+    desk.succeeds(&["init", "rotated", "--protection", "rotated", "--key-file", KEY]);
+    ingest("rotated", &["docs.npy"]);
+    assert_eq!(ingest("rotated", &["long.npy", "--ids", "long.txt"]), "", "it has no such unit");
+}
+
 #[test]
 fn scores_are_inner_products_for_every_float_type() {
     let original = random_rows(40, 24, 1);

@@ -1,9 +1,15 @@
 //! Publishing blind collections: what is sent, what a cut-off one leaves, and what a server that lies
 //! about the commit before can do.
 
-use shard_client::ClientError;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
 use shard_client::remote::describe;
-use shard_protocol::{BlobName, BlockList, CollectionName, Limits, MessageKind};
+use shard_client::{ClientError, Transport};
+use shard_protocol::{
+    BlobName, BlockList, CollectionName, Limits, MessageKind, PutBlobs, message_kind,
+};
+use shard_rlwe::blind::{Block, MODULUS};
 
 use crate::blind::{PLACES, collection, counts, search, search_with, searcher};
 use crate::support::{CutOff, Served};
@@ -129,6 +135,67 @@ fn a_longer_row_changes_the_grid_and_all_blocks() {
     search(&mut owner, &served).unwrap();
 }
 
+/// Every block that was ever sent, of rows or of checks, by the name that follows from its tag.
+#[derive(Default)]
+struct Sent(Mutex<BTreeMap<BlobName, Vec<u8>>>);
+
+impl Sent {
+    /// A connection on which blocks are noted, whether they arrive or not.
+    fn by<'a, T>(&'a self, transport: &'a T) -> Noted<'a, T> {
+        Noted { transport, sent: self }
+    }
+
+    /// Another content under the tag of a block that was sent would have its name.
+    fn note(&self, name: &BlobName, bytes: &[u8]) {
+        let mut sent = self.0.lock().unwrap();
+        let before = sent.entry(name.clone()).or_insert_with(|| bytes.to_vec());
+        assert!(before == bytes, "two contents of {name}, so two under one pad");
+    }
+
+    /// Asserts that no two blocks of rows among these have a pad in common: what is left of their difference would be
+    /// the difference of their rows, and small.
+    fn assert_pads_differ(&self, rows: &[[u8; 16]]) {
+        let sent = self.0.lock().unwrap();
+        let block = |name: &[u8; 16]| {
+            let bytes = &sent[&BlobName::block(*name)];
+            Block::from_bytes(1, bytes).expect("a block of one tile").coefficients(0)
+        };
+        let blocks: Vec<Vec<u64>> = rows.iter().map(block).collect();
+        for (at, one) in blocks.iter().enumerate() {
+            for other in &blocks[..at] {
+                assert!(!is_small_difference(one, other), "two blocks under one pad");
+            }
+        }
+    }
+}
+
+/// Whether all coefficients of a difference are small beside the modulus: those of rows are below `2^31`.
+fn is_small_difference(one: &[u64], other: &[u64]) -> bool {
+    let small = |(&a, &b): (&u64, &u64)| {
+        let difference = (a + MODULUS - b) % MODULUS;
+        difference.min(MODULUS - difference) < 1 << 36
+    };
+    one.iter().zip(other).all(small)
+}
+
+struct Noted<'a, T> {
+    transport: &'a T,
+    sent: &'a Sent,
+}
+
+impl<T: Transport<Error = ClientError>> Transport for Noted<'_, T> {
+    type Error = ClientError;
+
+    fn exchange(&self, message: Vec<u8>) -> Result<Vec<u8>, ClientError> {
+        if message_kind(&message)? == MessageKind::PutBlobs {
+            let put = PutBlobs::decode(&message, &Limits::default())?;
+            let blocks = put.blobs().iter().filter(|(name, _)| name.as_str().starts_with("block."));
+            blocks.for_each(|(name, bytes)| self.sent.note(name, bytes));
+        }
+        self.transport.exchange(message)
+    }
+}
+
 #[test]
 fn a_publish_that_is_cut_off_anywhere_leaves_the_old_commit_and_is_finished_by_the_next() {
     let mut owner = Owner::blind(3, 30);
@@ -136,15 +203,16 @@ fn a_publish_that_is_cut_off_anywhere_leaves_the_old_commit_and_is_finished_by_t
     owner.add(3);
     owner.put("7");
     owner.delete("9");
+    let sent = Sent::default();
     for late in [false, true] {
         for cut in 0.. {
             let mut first = first.copy(12);
             let served = Served::new(None);
-            first.publish(&*served).unwrap();
+            first.publish(&sent.by(&*served)).unwrap();
             let kept = searcher(&*served);
             search_with(&kept, &mut first).unwrap();
             let broken = CutOff { late, ..CutOff::anywhere(cut, &served) };
-            if owner.publish(&broken).is_ok() {
+            if owner.publish(&sent.by(&broken)).is_ok() {
                 // A sweep that fails is left to the next publish.
                 assert!(cut > 10, "blocks, checks and the state had to be sent");
                 break;
@@ -156,13 +224,61 @@ fn a_publish_that_is_cut_off_anywhere_leaves_the_old_commit_and_is_finished_by_t
             search_with(&kept, searched).unwrap();
             served.restart();
             search(searched, &served).unwrap();
-            owner.publish(&*served).unwrap();
+            owner.publish(&sent.by(&*served)).unwrap();
             assert_holds(&served, &owner);
             search(&mut owner, &served).unwrap();
             first.pull(&*served).unwrap();
             search_with(&kept, &mut first).unwrap();
         }
     }
+}
+
+/// The owner's machine fails between writing a commit and sending all of it, comes back, changes the documents once
+/// more, and publishes. However often that happens, and whatever arrived, no two contents are sent under one pad.
+#[test]
+fn a_change_after_a_publish_that_was_cut_off_is_sent_under_pads_of_its_own() {
+    let mut owner = Owner::blind(3, 30);
+    let first = owner.copy(11);
+    owner.put("7");
+    let (sent, mut rows) = (Sent::default(), Vec::new());
+    let mut note_rows = |owner: &Owner| {
+        rows.extend(collection(owner).blocks().iter().map(|block| block.file_name()));
+        rows.sort_unstable();
+        rows.dedup();
+    };
+    note_rows(&first);
+    note_rows(&owner);
+    let mut cuts = 0;
+    for late in [false, true] {
+        for cut in 0.. {
+            let served = Served::new(None);
+            first.publish(&sent.by(&*served)).unwrap();
+            let broken = CutOff { late, ..CutOff::anywhere(cut, &served) };
+            if owner.publish(&sent.by(&broken)).is_ok() {
+                break;
+            }
+            cuts += 1;
+            served.restart();
+            // The same document in the same block again, as a fork of what the rounds before did: other rows, the
+            // same number of the block, the same revision.
+            let mut again = owner.copy(100 + 2 * cut as u64 + u64::from(late));
+            again.put("7");
+            again.publish(&sent.by(&*served)).unwrap();
+            assert_holds(&served, &again);
+            search(&mut again, &served).unwrap();
+            note_rows(&again);
+        }
+    }
+    // Four blocks at first, one that every commit since then has of its own.
+    assert_eq!(rows.len(), 4 + 1 + cuts);
+    // And two sets of eleven checks that every commit has of its own.
+    assert_eq!(sent.0.lock().unwrap().len(), rows.len() + 22 * (2 + cuts));
+    sent.assert_pads_differ(&rows);
+    // It would be found.
+    let one = Block::from_bytes(1, &sent.0.lock().unwrap()[&BlobName::block(rows[0])]).unwrap();
+    let one = one.coefficients(0);
+    let other: Vec<u64> = (0..).zip(&one).map(|(at, &x)| (x + (at << 20)) % MODULUS).collect();
+    assert!(is_small_difference(&one, &other));
 }
 
 #[test]

@@ -84,13 +84,15 @@ pub(super) fn compare(
             shard_blind: Some(blind),
             baselines: Vec::new(),
         },
+        queries: count - raw.left_out,
+        left_out: raw.left_out,
         candidates: scored,
+        d_pub: None,
         cells: (cells > 0).then_some(cells),
         recall10: Some(recall10),
         top10_identical: same(TIE),
         top10_strict: same(0.0),
         max_abs_error,
         answers,
-        left_out: raw.left_out,
     })
 }

@@ -4,14 +4,19 @@
 //! file. Nothing is measured here.
 
 use serde::{Deserialize, Serialize};
+use shard_client::ClientError;
 use shard_protocol::{BlockList, Limits};
-use shard_rlwe::blind::{Choice, Link, QueryRank, Shape, ShapeError, choose_tile};
+use shard_rlwe::blind::{QueryRank, Shape};
+use shard_server::REQUEST_MILLISECONDS;
 
-use super::{OPEN_SECONDS, TAG_BYTES, WORD_SECONDS};
+use super::{OPEN_SECONDS, TAG_BYTES, WORD_SECONDS, fastest, link};
 
 const GB: f64 = 1e9;
 const HOURS_OF_A_YEAR: f64 = 24.0 * 365.0;
 const DAYS_OF_A_YEAR: f64 = 365.0;
+
+/// Seconds that servers count for a word of a block when they refuse searches that would take too long.
+const COUNTED_SECONDS: f64 = 0.55e-9;
 
 /// What machines, disks and traffic cost.
 #[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
@@ -49,7 +54,7 @@ pub struct Wanted {
     pub rows: usize,
     /// Coordinates of each.
     pub dimension: usize,
-    /// Cells, and how many of them a search asks for; all documents where there are none.
+    /// Cells of a collection, and how many of them a search asks for; all documents where there are none.
     pub cells: Option<(usize, usize)>,
     /// Bytes of memory of a worker.
     pub worker_memory: f64,
@@ -66,7 +71,8 @@ pub struct Capacity {
     pub tile: usize,
     /// Blocks, checks included.
     pub blocks: usize,
-    /// Collections that so many blocks are divided into: a list has room for about a million.
+    /// Collections that so many blocks are divided into: a list has room for about a million. A search asks
+    /// all of them.
     pub collections: usize,
     /// Bytes of memory for all blocks.
     pub memory: f64,
@@ -74,11 +80,12 @@ pub struct Capacity {
     pub disk: f64,
     /// Workers: as many as hold the blocks and compute the searches.
     pub workers: usize,
-    /// Of these, as many as memory asks for; the others are there for computing.
+    /// Of these, as many as memory asks for, also when one of several is gone; the others are there for
+    /// computing.
     pub workers_for_memory: usize,
-    /// Bytes of a query.
+    /// Bytes of a query, sent to every collection.
     pub bytes_up: f64,
-    /// Bytes of its answer.
+    /// Bytes of its answers.
     pub bytes_down: f64,
     /// Milliseconds of one core of the servers for a query.
     pub server_core_ms: f64,
@@ -88,6 +95,8 @@ pub struct Capacity {
     pub client_bytes: f64,
     /// Whether an answer is within what servers send at once.
     pub answer_fits: bool,
+    /// Whether a search is within what servers compute for one request.
+    pub work_fits: bool,
     /// What a year costs.
     pub year: Year,
 }
@@ -108,41 +117,53 @@ pub struct Year {
 /// What a blind collection takes.
 ///
 /// # Errors
-/// When there is no shape for the dimension.
-pub fn capacity(wanted: &Wanted, prices: &Prices) -> Result<Capacity, ShapeError> {
+/// When there is no shape for the dimension, or a collection cannot have so many cells.
+pub fn capacity(wanted: &Wanted, prices: &Prices) -> Result<Capacity, ClientError> {
     let (cells, probe) = wanted.cells.unwrap_or((1, 1));
+    let most = BlockList::MOST_CELLS as usize;
+    if cells > most {
+        let problem = format!("{cells} cells: a collection has at most {most}");
+        return Err(ClientError::Setting(problem));
+    }
     let scored = (wanted.rows as f64 * probe as f64 / cells as f64).ceil().max(1.0) as usize;
-    let link = wanted.megabits.map_or_else(Link::default, |megabits| Link { megabits });
-    let choice = choose_tile(scored, wanted.dimension, QueryRank::One, link)?.swap_remove(0);
-    let shape = choice.shape;
-    // Every cell ends in a block that is, on the average, half empty.
+    let link = link(wanted.megabits);
+    let shape = fastest(scored, wanted.dimension, QueryRank::One, link)?.shape;
+    // Every cell ends in a block that is, on the average, half empty, and has checks of its own.
     let halves = if wanted.cells.is_some() { cells / 2 } else { 0 };
-    let of_rows = shape.blocks(wanted.rows) + halves;
-    let blocks = of_rows + cells * 2 * shape.checks();
+    let checks = cells * 2 * shape.checks();
+    let full = shape.blocks(wanted.rows);
+    let collections = full.div_ceil(BlockList::MOST - halves - checks);
+    let of_rows = full + collections * halves;
+    let blocks = of_rows + collections * checks;
     let asked = blocks as f64 * probe as f64 / cells as f64;
     let opened = of_rows as f64 * probe as f64 / cells as f64;
     let memory = blocks as f64 * shape.block_bytes() as f64;
     let server_core_ms = asked * words(&shape) * WORD_SECONDS * 1e3;
-    let workers_for_memory = (memory / wanted.worker_memory).ceil().max(1.0) as usize;
+    let workers_for_memory = match (memory / wanted.worker_memory).ceil() as usize {
+        several @ 2.. => several + 1, // what is left when one is gone holds everything
+        _ => 1,
+    };
     let busy = wanted.searches / 86_400.0 * server_core_ms / 1e3;
     let for_computing = (busy / prices.worker_cores as f64).ceil() as usize;
     let workers = workers_for_memory.max(for_computing);
     let disk = memory + of_rows as f64 * shape.hint_bytes() as f64;
     let bytes_down = asked * shape.answer_bytes(1) as f64;
+    let counted_ms = asked * words(&shape) / collections as f64 * COUNTED_SECONDS * 1e3;
     Ok(Capacity {
         tile: shape.tile(),
         blocks,
-        collections: blocks.div_ceil(BlockList::MOST),
+        collections,
         memory,
         disk,
         workers,
         workers_for_memory,
-        bytes_up: Choice::of(shape, scored, link).up as f64,
+        bytes_up: (collections * shape.query_bytes()) as f64,
         bytes_down,
         server_core_ms,
         client_core_ms: opened * OPEN_SECONDS * 1e3,
         client_bytes: of_rows as f64 * (shape.hint_bytes() + TAG_BYTES) as f64,
-        answer_fits: bytes_down <= Limits::default().bytes as f64,
+        answer_fits: bytes_down / collections as f64 <= Limits::default().bytes as f64,
+        work_fits: counted_ms <= REQUEST_MILLISECONDS as f64,
         year: year(prices, workers, disk, wanted.searches * DAYS_OF_A_YEAR * bytes_down),
     })
 }
@@ -186,13 +207,35 @@ mod tests {
         assert!(some.server_core_ms < all.server_core_ms / 50.0);
         assert!(some.bytes_down < all.bytes_down / 50.0);
         assert!(some.year.total < all.year.total);
-        assert!(some.answer_fits && !all.answer_fits);
+        assert!(some.answer_fits && !all.answer_fits && some.work_fits);
+        let fits = |rows| capacity(&wanted(rows, None), &prices()).unwrap().work_fits;
+        assert!(fits(5_800_000) && !fits(6_000_000), "2.5 seconds, as servers count them");
         let busy = Wanted { searches: 1e6, ..wanted(100_000_000, None) };
         let busy = capacity(&busy, &prices()).unwrap();
         assert!(busy.workers > busy.workers_for_memory, "a search of everything is computing");
-        assert_eq!(some.workers_for_memory, (some.memory / (64.0 * GB)).ceil() as usize);
         let more = capacity(&wanted(100_000_000, Some((4096, 256))), &prices()).unwrap();
         assert!(more.server_core_ms > 3.0 * some.server_core_ms);
+    }
+
+    #[test]
+    fn several_servers_hold_everything_also_when_one_is_gone() {
+        let servers = |rows| capacity(&wanted(rows, None), &prices()).unwrap();
+        assert_eq!(servers(10_000_000).workers_for_memory, 1);
+        let several = servers(100_000_000);
+        assert!(several.memory <= (several.workers_for_memory - 1) as f64 * 64.0 * GB);
+        assert!(several.memory > (several.workers_for_memory - 2) as f64 * 64.0 * GB);
+    }
+
+    #[test]
+    fn collections_have_room_for_their_blocks_and_cells_for_no_more_than_they_can() {
+        let one = capacity(&wanted(100_000_000, Some((4096, 64))), &prices()).unwrap();
+        assert_eq!(one.collections, 1);
+        let many = capacity(&wanted(1_000_000_000, Some((4096, 64))), &prices()).unwrap();
+        assert!(many.collections > 1 && many.blocks <= many.collections * BlockList::MOST);
+        assert!(many.blocks > (many.collections - 1) * BlockList::MOST);
+        assert_eq!(many.bytes_up, many.collections as f64 * one.bytes_up, "tiles are the same");
+        let refused = capacity(&wanted(100_000_000, Some((4097, 64))), &prices()).unwrap_err();
+        assert!(refused.to_string().contains("4097 cells") && refused.to_string().contains("4096"));
     }
 
     #[test]

@@ -71,12 +71,14 @@ fn whoever_listens_hears_what_the_server_does() {
 #[test]
 fn a_reader_that_is_behind_pulls_and_asks_again() {
     use crate::remote::{PublishOptions, RemoteOptions, SecretToken};
-    use crate::server::{NewToken, Scope, ServerOptions, create_token};
+    use crate::server::{NewToken, Scope, ServerOptions, TokenPlace};
 
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("server");
     let scopes = vec![Scope::Read, Scope::Write];
-    let (_, token) = create_token(&directory, &NewToken { scopes, ..NewToken::default() }).unwrap();
+    let (_, token) = TokenPlace::Directory(directory.clone())
+        .create(&NewToken { scopes, ..NewToken::default() })
+        .unwrap();
     let listen = "127.0.0.1:0".parse().unwrap();
     let options = ServerOptions { listen, ..ServerOptions::new(directory) };
     let runtime = tokio::runtime::Runtime::new().unwrap();
