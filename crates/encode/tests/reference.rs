@@ -140,6 +140,20 @@ fn pieces_have_at_most_so_many_tokens_and_are_longer_than_the_model_reads() {
 }
 
 #[test]
+fn pieces_of_a_long_text_go_on_over_the_stretches_it_is_read_in() {
+    let encoder = open(&fixture("mean"));
+    for line in ["the cell of the mouse ", "the cell of the mouse\n"] {
+        let text = line.repeat(10_000);
+        let words = |piece: &std::ops::Range<usize>| text[piece.clone()].split_whitespace().count();
+        let pieces = encoder.pieces(&text, 8, 2).unwrap();
+        // Fifty thousand words, each piece six further than the one before.
+        assert_eq!(pieces.len(), 8333);
+        assert!(pieces.iter().all(|piece| words(piece) == 8));
+        assert!(pieces.windows(2).all(|two| words(&(two[1].start..two[0].end)) == 2));
+    }
+}
+
+#[test]
 fn the_identity_is_that_of_what_the_vectors_depend_on() {
     let copy = tempfile::tempdir().unwrap();
     let from = fixture("bare");

@@ -79,6 +79,9 @@ fn a_filter_that_is_none_and_a_field_that_nobody_has_are_told_of() {
     assert!(unknown.status.success());
     let note = String::from_utf8_lossy(&unknown.stderr);
     assert_eq!(note, "no document has a field \"yaer\": there are lang, year\n");
+    let own = desk.shard(&search).args(["--where", "title = x"]).output().expect("shard starts");
+    let note = String::from_utf8_lossy(&own.stderr);
+    assert_eq!(note, "\"title\" is no field to filter by: there are lang, year\n");
     let rotated = Desk::with_small_vault();
     let filter = ["search", VAULT, "--key-file", KEY, "--query", "query.npy", "--where", "a = 1"];
     rotated.refused(&filter, &["rotated", "blind collections only"]);

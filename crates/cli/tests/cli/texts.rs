@@ -151,8 +151,17 @@ fn what_is_wrong_is_told_in_one_sentence_and_changes_nothing() {
     ingest(&["twice.jsonl"], &["line 2", "duplicate id"]);
     desk.write("nameless.jsonl", "{\"text\": \"a\"}\n");
     ingest(&["nameless.jsonl"], &["missing field `id`"]);
-    desk.write("huge.txt", "mouse ".repeat(3 << 20));
+    // 50 MB. In chunks it takes the program of these tests more than a minute of its processor, so only smaller texts
+    // are cut in these tests.
+    desk.write("huge.txt", "mouse ".repeat(50_000_000_usize.div_ceil(6)));
     ingest(&["huge.txt"], &["huge.txt", "--chunk 256"]);
+    desk.write(
+        "later.jsonl",
+        "{\"id\": 1, \"text\": \"a\"}\n{\"id\": 2, \"text\": \"b\", \"vector\": [1]}\n",
+    );
+    ingest(&["later.jsonl"], &["later.jsonl: line 2", "`vector`"]);
+    desk.write("long.jsonl", "{\"id\": 1, \"text\": \"a\", \"serial\": 12345678901234567890123}\n");
+    ingest(&["long.jsonl"], &["long.jsonl: line 1", "\"serial\"", "in quotes"]);
     ingest(&["texts.jsonl", "--records", "texts.jsonl"], &["--records goes with vectors"]);
     desk.refused(
         &["search", VAULT, "mouse", "--key-file", KEY, "--encoder", &model("mean")],

@@ -1,12 +1,17 @@
 //! The tokenizer of a model.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use rayon::prelude::*;
 use tokenizers::{Tokenizer, TruncationParams};
 
 use super::File;
 use crate::EncodeError;
+
+/// Bytes of a text that are tokenized at once.
+const STRETCH: usize = 64 << 10;
 
 /// A tokenizer that pads nothing and, if told so, cuts texts to the model's length.
 pub(crate) struct Tokens {
@@ -61,17 +66,24 @@ impl Tokens {
         }
     }
 
-    /// Where the tokens of a text are in it, by bytes; those put around it have no place.
+    /// Where the tokens of a text are in it, by bytes; those put around it have no place. A long text is read in
+    /// stretches: the tokenizer's own memory is some seventy times that of its text.
     pub(crate) fn places(&self, text: &str) -> Result<Vec<(usize, usize)>, EncodeError> {
         let whole = self.whole.get_or_init(|| {
             let mut whole = self.tokenizer.clone();
             whole.with_truncation(None).expect("no truncation cannot be too short");
             whole
         });
-        let encoding = whole
-            .encode(text, false)
-            .map_err(|error| EncodeError::Tokenize { index: 0, reason: error.to_string() })?;
-        Ok(encoding.get_offsets().to_vec())
+        let in_stretch = |stretch: Range<usize>| {
+            let encoding = whole
+                .encode(&text[stretch.clone()], false)
+                .map_err(|error| EncodeError::Tokenize { index: 0, reason: error.to_string() })?;
+            let moved = |&(begin, end): &(usize, usize)| (stretch.start + begin, stretch.start + end);
+            Ok(encoding.get_offsets().iter().map(moved).collect())
+        };
+        let places: Vec<Vec<_>> =
+            stretches(text).into_par_iter().map(in_stretch).collect::<Result<_, EncodeError>>()?;
+        Ok(places.concat())
     }
 
     /// How many tokens a text may have at most behind another one, for all of them to be read.
@@ -100,6 +112,53 @@ impl Tokens {
                 Err(EncodeError::TokenizerMismatch { folder: folder.to_owned(), largest, rows })
             }
             _ => Ok(()),
+        }
+    }
+}
+
+/// A text in parts of some [`STRETCH`] bytes that end behind a line, or behind a word where there is no line's end.
+/// What is longer than that and has no white space stays whole.
+fn stretches(text: &str) -> Vec<Range<usize>> {
+    let mut stretches = Vec::new();
+    let mut start = 0;
+    while text.len() - start > STRETCH {
+        let from = text.ceil_char_boundary(start + STRETCH);
+        let near = &text[from..text.ceil_char_boundary((from + STRETCH).min(text.len()))];
+        let behind_line = near.find('\n').map(|at| from + at + 1);
+        let before_space = || text[from..].find(char::is_whitespace).map(|at| from + at);
+        let Some(end) = behind_line.or_else(before_space) else { break };
+        stretches.push(start..end);
+        start = end;
+    }
+    stretches.push(start..text.len());
+    stretches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_are_the_text_and_cut_no_word() {
+        let line = "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich.";
+        let words = format!("{line} ").repeat(3000);
+        let texts = [
+            String::new(),
+            line.to_owned(),
+            format!("{line}\n").repeat(3000),
+            words.trim_end().to_owned(),
+            "ß".repeat(STRETCH * 2),
+            format!("{} {line}", "ß".repeat(STRETCH * 2)),
+        ];
+        for (text, parts) in texts.iter().zip([1, 1, 4, 4, 1, 2]) {
+            let stretches = stretches(text);
+            assert_eq!(stretches.len(), parts);
+            let joined: String = stretches.iter().map(|part| &text[part.clone()]).collect();
+            assert_eq!(&joined, text);
+            for part in &stretches[1..] {
+                let around = [text[..part.start].chars().next_back(), text[part.clone()].chars().next()];
+                assert!(around.into_iter().flatten().any(char::is_whitespace));
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::Documents;
-use super::collect::Collector;
+use super::collect::{Collector, shown};
 use super::error::{InputError, InputProblem, Record};
 use super::lines::Lines;
 
@@ -42,7 +42,7 @@ impl<'de> Deserialize<'de> for Line {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Line, A::Error> {
                 let mut line = Line::default();
-                let mut other: Option<String> = None;
+                let mut other: Option<Value> = None;
                 let twice = |field| Err(de::Error::duplicate_field(field));
                 while let Some(name) = map.next_key::<String>()? {
                     match name.as_str() {
@@ -50,7 +50,7 @@ impl<'de> Deserialize<'de> for Line {
                         "_id" if other.is_some() => return twice("_id"),
                         "vector" if line.vector.is_some() => return twice("vector"),
                         "id" => line.id = Some(map.next_value::<Id>()?.0),
-                        "_id" => other = Some(map.next_value::<Id>()?.0),
+                        "_id" => other = Some(map.next_value()?),
                         "vector" => line.vector = Some(map.next_value()?),
                         _ => {
                             let value = map.next_value()?;
@@ -62,9 +62,11 @@ impl<'de> Deserialize<'de> for Line {
                     }
                 }
                 match (&line.id, other) {
-                    (Some(_), Some(other)) => drop(line.fields.insert("_id".into(), other.into())),
-                    (None, other) => line.id = other,
-                    (Some(_), None) => {}
+                    (Some(_), Some(other)) => drop(line.fields.insert("_id".into(), other)),
+                    (None, Some(other)) => {
+                        line.id = Some(Id::deserialize(other).map_err(de::Error::custom)?.0);
+                    }
+                    (_, None) => {}
                 }
                 Ok(line)
             }
@@ -72,6 +74,58 @@ impl<'de> Deserialize<'de> for Line {
 
         deserializer.deserialize_map(LineVisitor)
     }
+}
+
+impl Line {
+    /// Reads a line. An integer that only a double could hold, rounded, is refused.
+    pub(super) fn parse(number: usize, line: &str) -> Result<Self, InputError> {
+        let found: Self = parse(number, line)?;
+        let beyond = |value: f64| value.abs() >= i64::MAX as f64;
+        if found.fields.values().any(|value| has_double(value, &beyond)) {
+            let long = long_integers(line);
+            let rounded = |value: &Value| has_double(value, &|value| long.contains(&value));
+            if let Some((name, _)) = found.fields.iter().find(|(_, value)| rounded(value)) {
+                let words = format!(
+                    "an integer of the field {} has more than 64 bits and would be rounded: write it in \
+                     quotes",
+                    shown(name)
+                );
+                return Err(Record::Line(number).with(InputProblem::Malformed(words)));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Whether a value is such a double, or has one inside.
+fn has_double(value: &Value, is_such: &dyn Fn(f64) -> bool) -> bool {
+    match value {
+        Value::Number(number) => number.is_f64() && number.as_f64().is_some_and(is_such),
+        Value::Array(parts) => parts.iter().any(|part| has_double(part, is_such)),
+        Value::Object(parts) => parts.values().any(|part| has_double(part, is_such)),
+        _ => false,
+    }
+}
+
+/// What the integers of sound JSON that have more than 64 bits are as doubles.
+fn long_integers(json: &str) -> Vec<f64> {
+    let (mut in_text, mut is_escaped) = (false, false);
+    // A text separates numbers, with all that is in it.
+    let separates = |letter: char| {
+        if in_text {
+            in_text = is_escaped || letter != '"';
+            is_escaped = letter == '\\' && !is_escaped;
+            return true;
+        }
+        in_text = letter == '"';
+        !matches!(letter, '0'..='9' | '+' | '-' | '.' | 'e' | 'E')
+    };
+    let is_long = |number: &&str| {
+        !number.contains(['.', 'e', 'E'])
+            && number.parse::<i64>().is_err()
+            && number.parse::<u64>().is_err()
+    };
+    json.split(separates).filter(is_long).filter_map(|number| number.parse().ok()).collect()
 }
 
 /// Reads one record per line. Blank lines are skipped; what a document has besides its vector is kept as
@@ -83,7 +137,7 @@ pub(super) fn read(reader: impl BufRead, names: Names) -> Result<Documents, Inpu
         if line.trim().is_empty() {
             continue;
         }
-        let Line { id, vector, fields } = parse(number, line)?;
+        let Line { id, vector, fields } = Line::parse(number, line)?;
         let missing = |name: &str| {
             let words = format!("missing field `{name}`");
             Record::Line(number).at(line.trim_end().len(), InputProblem::Malformed(words))

@@ -94,18 +94,13 @@ impl Vault {
         encoder: &Encoder,
         location: Option<&Location>,
     ) -> Result<EncoderNote, Error> {
-        let held = self.encoder()?;
-        let identity = encoder.identity().to_owned();
-        if let Some(held) = held.as_ref().filter(|held| held.identity != identity) {
-            let (held, given) = (held.identity.clone(), identity);
-            return Err(ClientError::OtherEncoder { held, given }.into());
-        }
-        let location = match (location, held) {
+        self.check_encoder(encoder)?;
+        let location = match (location, self.encoder()?) {
             (Some(location), _) => shown(location),
             (None, Some(held)) => held.location,
             (None, None) => String::new(),
         };
-        Ok(EncoderNote { identity, location })
+        Ok(EncoderNote { identity: encoder.identity().to_owned(), location })
     }
 
     /// The vectors of passages that are in the vault with this very record, by id.

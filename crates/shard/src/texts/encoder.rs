@@ -16,29 +16,35 @@ impl Vault {
     /// When the vault knows of none and `elsewhere` says nothing, there is none or another one, or it
     /// cannot be read.
     pub fn open_encoder(&self, elsewhere: Option<&Location>) -> Result<Encoder, Error> {
-        let note = self.encoder()?;
-        let location = match (elsewhere, &note) {
+        let location = match (elsewhere, self.encoder()?) {
             (Some(location), _) => location.clone(),
             (None, Some(note)) if !note.location.is_empty() => match note.location.parse()? {
                 // Whoever could write the note could have every query, and the key, sent anywhere.
                 Location::Endpoint { .. } => {
-                    return Err(Error::NotedEndpoint { location: note.location.clone() });
+                    return Err(Error::NotedEndpoint { location: note.location });
                 }
                 folder => folder,
             },
-            (None, Some(note)) => {
-                return Err(Error::EncoderUnknown { identity: note.identity.clone() });
-            }
+            (None, Some(note)) => return Err(Error::EncoderUnknown { identity: note.identity }),
             (None, None) => return Err(Error::NoEncoder),
         };
         let encoder = Encoder::open(&location)?;
-        match note {
-            Some(note) if note.identity != encoder.identity() => Err(ClientError::OtherEncoder {
-                held: note.identity,
-                given: encoder.identity().to_owned(),
+        self.check_encoder(&encoder)?;
+        Ok(encoder)
+    }
+
+    /// Refuses an encoder that is not the one of the vault's texts. A vault without texts takes any.
+    ///
+    /// # Errors
+    /// When it is another one, or the vault is damaged.
+    pub fn check_encoder(&self, encoder: &Encoder) -> Result<(), Error> {
+        let given = encoder.identity();
+        match self.encoder()? {
+            Some(note) if note.identity != given => {
+                let (held, given) = (note.identity, given.to_owned());
+                Err(ClientError::OtherEncoder { held, given }.into())
             }
-            .into()),
-            _ => Ok(encoder),
+            _ => Ok(()),
         }
     }
 }

@@ -14,8 +14,9 @@ pub struct Passage {
     pub title: Option<String>,
     /// Its text; `None` if the document has no record, or one without a text.
     pub text: Option<String>,
-    /// All other fields of its record. Those of a chunk have `document`, the id of the whole document, its
-    /// number `chunk`, and where it is in the text of the document, in bytes, `start` and `end`.
+    /// All other fields of its record; an `id` or `_id` that is not the document's is among them. Those of a
+    /// chunk have `document`, the id of the whole document, its number `chunk`, and where it is in the text
+    /// of the document, in bytes, `start` and `end`.
     pub fields: Map<String, Value>,
 }
 
@@ -34,7 +35,14 @@ impl Passage {
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(record) else {
             return Self { text: std::str::from_utf8(record).ok().map(str::to_owned), ..bare };
         };
-        for name in ["id", "_id"] {
+        let is_id = |value: &Value| match value {
+            Value::String(text) => *text == hit.id,
+            Value::Number(number) => number.to_string() == hit.id,
+            _ => false,
+        };
+        if let Some(name) =
+            ["id", "_id"].into_iter().find(|name| fields.get(*name).is_some_and(is_id))
+        {
             fields.remove(name);
         }
         let mut text_of = |name: &str| match fields.remove(name) {
@@ -66,6 +74,12 @@ mod tests {
         let found = passage(Some(br#"{"_id": "a", "title": 3, "text": null}"#));
         assert_eq!((found.title, found.text), (None, None));
         assert_eq!(Value::Object(found.fields), serde_json::json!({"title": 3, "text": null}));
+        let found = passage(Some(br#"{"id": "a", "_id": "other", "text": "x"}"#));
+        assert_eq!(Value::Object(found.fields), serde_json::json!({"_id": "other"}));
+        let found = passage(Some(br#"{"id": "a", "_id": "a", "text": "x"}"#));
+        assert_eq!(Value::Object(found.fields), serde_json::json!({"_id": "a"}));
+        let found = passage(Some(br#"{"id": 3, "text": "x"}"#));
+        assert_eq!(Value::Object(found.fields), serde_json::json!({"id": 3}));
         assert_eq!(passage(Some(b"just words")).text.as_deref(), Some("just words"));
         assert_eq!(passage(Some(b"[1]")).text.as_deref(), Some("[1]"));
         assert_eq!(passage(Some(b"\xff")).text, None);

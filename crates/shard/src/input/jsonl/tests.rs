@@ -51,6 +51,18 @@ fn an_id_is_a_string_or_an_integer() {
 }
 
 #[test]
+fn fields_beside_a_vector_are_kept_as_they_are_or_refused() {
+    let line = b"{\"id\": 7, \"_id\": 5, \"vector\": [12345678901234567890123], \"n\": 1e30}";
+    let found = read(&line[..], Names::Required).unwrap();
+    let record: Value = serde_json::from_slice(&found.records[0].bytes).unwrap();
+    assert_eq!(record, serde_json::json!({"id": "7", "_id": 5, "n": 1e30}));
+    assert_eq!(
+        problem(b"{\"id\": 7, \"vector\": [1], \"n\": 12345678901234567890123}"),
+        "line 1: an integer of the field \"n\" has more than 64 bits and would be rounded: write it in quotes"
+    );
+}
+
+#[test]
 fn a_vector_is_a_list_of_numbers() {
     let found = problem(b"{\"id\": \"a\", \"vector\": [1, null]}");
     assert_eq!(found, "line 1, column 30: invalid type: null, expected f64");

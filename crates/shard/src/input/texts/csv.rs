@@ -13,8 +13,8 @@ pub(super) fn read(_: impl BufRead) -> Result<Vec<TextDocument>, InputError> {
     Err(InputProblem::NoCsv.into())
 }
 
-/// Reads a document per row. Cells of other columns that are numbers, `true` or `false` become these, and
-/// empty ones are none.
+/// Reads a document per row. Cells of other columns that are written as JSON writes a number, `true` or
+/// `false` become these, empty ones are none, and all others are texts.
 #[cfg(feature = "csv")]
 pub(super) fn read(reader: impl BufRead) -> Result<Vec<TextDocument>, InputError> {
     table::read(reader)
@@ -86,13 +86,16 @@ mod table {
         Ok(names)
     }
 
-    /// A number, true or false where a cell is one, and a text otherwise.
+    /// A number, true or false where that is written as the cell is, and the cell as text otherwise: no digit
+    /// of `007`, `1.10` or a number that a double would round is lost.
     fn value(cell: &str) -> Value {
-        match cell {
-            "true" | "True" | "TRUE" => true.into(),
-            "false" | "False" | "FALSE" => false.into(),
-            _ => serde_json::from_str::<serde_json::Number>(cell)
-                .map_or_else(|_| cell.into(), Value::Number),
+        match serde_json::from_str(cell) {
+            Ok(value @ (Value::Number(_) | Value::Bool(_)))
+                if value.to_string().as_str() == cell =>
+            {
+                value
+            }
+            _ => cell.into(),
         }
     }
 

@@ -5,10 +5,11 @@ use std::io::BufRead;
 use super::document::{TextDocument, document_of};
 use crate::input::collect::{check_distinct, check_not_empty};
 use crate::input::error::{InputError, InputProblem, Record};
-use crate::input::jsonl::{self, Names};
+use crate::input::jsonl::{Line, Names};
 use crate::input::lines::Lines;
 
-/// Reads one document or query per line. Blank lines are skipped, and vectors are not read.
+/// Reads one document or query per line. Blank lines are skipped. Vectors are not read; where the first line
+/// has none, no other may have one.
 pub fn texts_from(reader: impl BufRead) -> Result<Vec<TextDocument>, InputError> {
     read(reader, Names::Required)
 }
@@ -18,11 +19,18 @@ pub(super) fn read(reader: impl BufRead, names: Names) -> Result<Vec<TextDocumen
     let mut lines = Lines::new(reader);
     let mut texts: Vec<TextDocument> = Vec::new();
     let mut records = Vec::new();
+    let mut first_has_vector = None;
     while let Some((number, line)) = lines.next_line()? {
         if line.trim().is_empty() {
             continue;
         }
-        let found: jsonl::Line = jsonl::parse(number, line)?;
+        let found = Line::parse(number, line)?;
+        let first_has_one = *first_has_vector.get_or_insert(found.vector.is_some());
+        if found.vector.is_some() && !first_has_one {
+            let words =
+                "there is a `vector` and the first line has none: give every line one, or none";
+            return Err(Record::Line(number).with(InputProblem::Malformed(words.to_owned())));
+        }
         let at_end = |words: String| {
             Record::Line(number).at(line.trim_end().len(), InputProblem::Malformed(words))
         };

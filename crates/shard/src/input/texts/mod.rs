@@ -119,7 +119,7 @@ pub fn holds(path: &Path, vector_column: Option<&str>) -> Result<Holds, InputErr
 ///
 /// # Errors
 /// When there is nothing of that name or no document in it, its ending is that of no format, an id is
-/// missing or there twice, or what is to be text is not UTF-8.
+/// missing or there twice, what is to be text is not UTF-8, or a field could not be kept as it is.
 pub fn read_texts(path: &Path) -> Result<Texts, InputError> {
     let read = || {
         if path.is_dir() {

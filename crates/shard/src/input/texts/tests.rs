@@ -34,15 +34,17 @@ fn document(id: &str, title: Option<&str>, text: &str, fields: serde_json::Value
 #[test]
 fn lines_are_read_with_all_their_fields() {
     let lines = "{\"_id\": \"a\", \"title\": \"T\", \"text\": \"body\"}\r\n\n\
-                 {\"id\": 7, \"text\": \"q\", \"title\": \"\", \"year\": 2020, \"vector\": [1]}\n\
-                 {\"id\": 8, \"_id\": \"old\", \"text\": \"x\", \"title\": null}";
+                 {\"id\": 7, \"text\": \"q\", \"title\": \"\", \"year\": 2020}\n\
+                 {\"id\": 8, \"_id\": 5, \"text\": \"x\", \"title\": null}\n\
+                 {\"_id\": {\"$oid\": \"5f\"}, \"id\": 9, \"text\": \"y\"}";
     let found = texts_from(lines.as_bytes()).unwrap();
     assert_eq!(
         found,
         [
             document("a", Some("T"), "body", json!({})),
             document("7", None, "q", json!({"year": 2020})),
-            document("8", None, "x", json!({"_id": "old"})),
+            document("8", None, "x", json!({"_id": 5})),
+            document("9", None, "y", json!({"_id": {"$oid": "5f"}})),
         ]
     );
     assert_eq!(found[0].with_title(), "T body");
@@ -67,8 +69,72 @@ fn a_wrong_line_is_named() {
         problem(b"{\"id\": 1, \"text\": \"a\", \"x\": 1, \"x\": 2}")
             .contains("duplicate field `x`")
     );
+    assert!(
+        problem(b"{\"_id\": 1.5, \"text\": \"a\"}")
+            .contains("expected an id (a string or an integer)")
+    );
     assert!(problem(b"[1]").contains("expected an object"));
     assert_eq!(problem(b"{\"id\": \"\xff\"}"), "line 1: not UTF-8 at byte 8");
+}
+
+#[test]
+fn a_vector_after_lines_without_is_refused_and_vectors_from_the_first_line_on_are_not_read() {
+    let with = "{\"id\": 1, \"text\": \"a\", \"vector\": [1]}\n";
+    let without = "{\"id\": 2, \"text\": \"b\"}\n";
+    assert_eq!(
+        problem(format!("\n{without}{with}").as_bytes()),
+        "line 3: there is a `vector` and the first line has none: give every line one, or none"
+    );
+    let found = texts_from(format!("{with}{without}").as_bytes()).unwrap();
+    assert_eq!(found, [document("1", None, "a", json!({})), document("2", None, "b", json!({}))]);
+}
+
+#[test]
+fn an_integer_that_would_be_rounded_is_refused_and_other_numbers_are_what_they_say() {
+    for long in ["12345678901234567890123", "-9223372036854775809", "18446744073709551616"] {
+        for value in [long.to_owned(), format!("[1, {{\"deep\": {long}}}]")] {
+            let line = format!("{{\"id\": 1, \"text\": \"a\", \"size\": 1e30, \"n\": {value}}}");
+            assert_eq!(
+                problem(format!("\n{line}").as_bytes()),
+                "line 2: an integer of the field \"n\" has more than 64 bits and would be rounded: \
+                 write it in quotes"
+            );
+        }
+    }
+    let line = r#"{"id": 1, "text": "say \" 12345678901234567890123 \\", "price": 1.10, "size": 1e30,
+                   "most": 18446744073709551615, "least": -9223372036854775808,
+                   "serial": "12345678901234567890123"}"#;
+    let found = texts_from(line.replace('\n', " ").as_bytes()).unwrap();
+    let fields = json!({"price": 1.1, "size": 1e30, "most": u64::MAX, "least": i64::MIN,
+                        "serial": "12345678901234567890123"});
+    assert_eq!(found[0].fields, *fields.as_object().unwrap());
+}
+
+#[cfg(feature = "csv")]
+#[test]
+fn a_cell_is_a_number_only_where_the_number_is_written_as_the_cell_is() {
+    let cells = [
+        ("007", json!("007")),
+        ("1.10", json!("1.10")),
+        ("1e5", json!("1e5")),
+        ("12345678901234567890123", json!("12345678901234567890123")),
+        ("-0", json!("-0")),
+        (" 3", json!(" 3")),
+        ("3", json!(3)),
+        ("-3", json!(-3)),
+        ("2.5", json!(2.5)),
+        ("true", json!(true)),
+        ("True", json!("True")),
+        ("null", json!("null")),
+        ("[1]", json!("[1]")),
+    ];
+    for (cell, expected) in cells {
+        let found = read_file("t.csv", format!("id,text,cell\n1,a,{cell}\n").as_bytes());
+        assert_eq!(found, [document("1", None, "a", json!({"cell": expected}))]);
+        let record: serde_json::Value = serde_json::from_slice(&found[0].record().bytes).unwrap();
+        let kept = &record["cell"];
+        assert_eq!(kept.as_str().map_or_else(|| kept.to_string(), str::to_owned), cell);
+    }
 }
 
 #[cfg(feature = "csv")]
@@ -76,7 +142,7 @@ fn a_wrong_line_is_named() {
 fn tables_give_numbers_and_truths_and_keep_texts() {
     let table = "\u{feff}_id,title,text,year,open,code,note\r\n\
                  a,T,\"two\nlines, \"\"quoted\"\"\",2020,true,007,\r\n\
-                 b,,plain,1.5,False,x,y\r\n";
+                 b,,plain,1.5,false,x,y\r\n";
     assert_eq!(
         read_file("t.csv", table.as_bytes()),
         [
