@@ -98,10 +98,12 @@ impl ServerHandler for Assistant {
         let answered = answered
             .map_err(|_| ErrorData::internal_error("the search ended unexpectedly", None))?;
         Ok(match answered {
-            Ok(found) => {
-                let text = ContentBlock::text(words(&found));
+            Ok((found, notes)) => {
+                let text = words(&found);
+                let text = notes.iter().map(String::as_str).chain([text.as_str()]);
+                let text = ContentBlock::text(text.collect::<Vec<_>>().join("\n\n"));
                 let mut result = CallToolResult::success(vec![text]);
-                result.structured_content = Some(json!({ "passages": found }));
+                result.structured_content = Some(json!({ "passages": found, "notes": notes }));
                 result.into()
             }
             Err(error) => {
@@ -122,8 +124,8 @@ fn search_tool() -> Tool {
             },
             "where": {
                 "type": "object",
-                "description": "Only passages whose metadata fit, as {\"year\": {\"$gte\": 2020}}; \
-                                operators: $eq $ne $gt $gte $lt $lte $in $nin $exists $and $or $not"
+                "description": "Only passages whose metadata fit, as {\"year\": {\"$gte\": 2020}}, not by \
+                                their title or text; operators: $eq $ne $gt $gte $lt $lte $in $nin $exists $and $or $not"
             }
         },
         "required": ["query"],
@@ -146,9 +148,15 @@ fn question(arguments: JsonObject) -> Result<Question, String> {
     question.map_err(|error| error.to_string())
 }
 
-fn found(desk: &Desk, question: &Question) -> Result<Vec<Value>> {
+/// The passages, and what there is to say of the filter.
+fn found(desk: &Desk, question: &Question) -> Result<(Vec<Value>, Vec<String>)> {
     let passages = desk.ask(question)?.passages;
-    Ok(passages.iter().map(super::passages::report).collect())
+    let collection = desk.retriever().collection()?;
+    let notes = match (&collection, &question.filter) {
+        (Some(collection), Some(filter)) => collection.unknown_fields(filter)?,
+        _ => Vec::new(),
+    };
+    Ok((passages.iter().map(super::passages::report).collect(), notes))
 }
 
 /// The passages for whoever reads text.

@@ -23,9 +23,6 @@ use crate::{interrupt, remote, texts, unlock};
 /// Decimals of scores that state no error of their own.
 const BASELINE_DECIMALS: usize = 6;
 
-/// Names of fields that are told where one is not there.
-const MOST_NAMES: usize = 20;
-
 pub fn run(arguments: &Search, json: Option<&Path>) -> Result<()> {
     if let (Some(baseline), Some(_)) =
         (arguments.baseline.filter(|&baseline| baseline != Baseline::Global), arguments.candidates)
@@ -148,19 +145,11 @@ struct Batch<'a> {
     passages: Option<ShowPassages>,
 }
 
-/// Says of fields that no document has that this is so: a misspelt one would find nothing.
+/// Says of fields that no document can be found by that this is so.
 fn note_unknown_fields(filter: Option<&Filter>, collection: &Opened) -> Result<()> {
-    let (Some(filter), Some(blind)) = (filter, collection.blind()) else { return Ok(()) };
-    let metadata = blind.metadata().map_err(Error::from)?;
-    for field in filter.fields() {
-        if !metadata.names().any(|name| name == field) {
-            let names: Vec<&str> = metadata.names().take(MOST_NAMES).collect();
-            let there = match names.as_slice() {
-                [] => "there are no fields".to_owned(),
-                names => format!("there are {}", names.join(", ")),
-            };
-            note(&printable(&format!("no document has a field {field:?}: {there}")));
-        }
+    let Some(filter) = filter else { return Ok(()) };
+    for told in collection.unknown_fields(filter)? {
+        note(&printable(&told));
     }
     Ok(())
 }

@@ -1,11 +1,12 @@
 """Clicks through the page of `shard console` in a real browser, and leaves pictures of it.
 
-    python3 click.py URL PICTURES QUERY FIRST_ID [--passage WORDS] [--bad-filter FILTER] [--empty-filter FILTER]
-                     [--chromium PROGRAM]
+    python3 click.py URL PICTURES QUERY FIRST_ID [--passage WORDS] [--audit] [--bad-filter FILTER]
+                     [--empty-filter FILTER] [--chromium PROGRAM]
 
 URL is the address that the console printed, with its token; FIRST_ID the id of the first hit for QUERY,
-and WORDS something that its passage contains. At least one passage among the hits must be longer than
-the four lines that are shown at first. The bad filter cannot be read, the empty one fits no document. Needs chromium and python3, no package.
+and WORDS something that its passage contains. With --audit, an audit of the vault must be there. Of a
+blind vault, at least one passage among the hits must be longer than the four lines that are shown at
+first; the bad filter cannot be read, the empty one fits no document. Needs chromium and python3, no package.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import base64
 import json
 import os
 import sys
+import time
 import urllib.parse
 import urllib.request
 
@@ -20,6 +22,12 @@ from devtools import Browser, Failure, PATIENCE
 
 WIDTHS = (390, 1440)
 SCHEMES = ("light", "dark")
+
+# What the time of a search is spent on, in order.
+PHASES = [
+    "words into a vector", "choose the rows", "rotate the query", "encrypt the query",
+    "wait for the answer", "check and open it", "fetch the passages",
+]
 
 # Runs before the page's own script.
 WATCH = """
@@ -122,6 +130,29 @@ class Click:
         check("its first 64 bytes are there in hexadecimal", bytes.fromhex(self.text("#hex")) == bytes(head[:64]), self.text("#hex"))
         check("the noise has a text alternative", self.browser.value("document.getElementById('noise').getAttribute('aria-label').length > 20"))
 
+    def check_audit(self):
+        browser, audit = self.browser, self.state["audit"]
+        check("an audit of this vault is found where there is one", (audit is not None) == self.arguments.audit, audit)
+        if audit is None:
+            check("how to run an audit is said", "shard audit" in self.text("#audit code"), self.text("#audit"))
+            return
+        check("the audit's date is shown", audit["date"] in self.text("#audit"), self.text("#audit"))
+        expected = [[found["title"], found["verdict"], found["figure"]] for found in audit["verdicts"]]
+        check("it has verdicts and figures", expected and any(figure for _, _, figure in expected), expected)
+        shown = browser.value(
+            "[...document.querySelectorAll('.verdicts > li')].map(row => [row.firstChild.textContent,"
+            " row.querySelector('.chip').lastChild.textContent.trim(), row.querySelector('.line > span:not(.chip)')?.textContent ?? null])"
+        )
+        check("each of them is shown", shown == expected, shown)
+        browser.click("#audit button")
+        until = time.monotonic() + PATIENCE
+        reports = []
+        while not reports and time.monotonic() < until:
+            time.sleep(0.05)
+            reports = [page for page in browser.pages() if page["url"].startswith("blob:") and page["title"].startswith("Shard audit")]
+        check("the whole report opens in a tab of its own", len(reports) == 1, browser.pages())
+        browser.close_page(reports[0])
+
     def write(self, field, text):
         self.browser.value(f"document.getElementById({json.dumps(field)}).select()")
         if text:
@@ -201,6 +232,11 @@ class Click:
         check("what the server saw is said in sentences", browser.value("document.querySelectorAll('#sentences li').length") > 0)
         names = browser.value("document.querySelectorAll('.names li').length")
         check("rows are named in a rotated collection and only there", (names == 0) == self.is_blind, names)
+        phases = browser.value("[...document.querySelectorAll('#times tbody th')].map(cell => cell.textContent)")
+        check("the parts of the time are in their order", phases == [phase for phase in PHASES if phase in phases], phases)
+        check("and those of the vault's protection", ("rotate the query" in phases, "fetch the passages" in phases) == (not self.is_blind, self.is_blind), phases)
+        colours = browser.value("[...document.querySelectorAll('#times .swatch')].map(swatch => getComputedStyle(swatch).backgroundColor)")
+        check("each in a colour of its own", len(set(colours)) == len(phases), colours)
         check("the times add up", browser.value(
             "(() => { const times = [...document.querySelectorAll('#times td')].map(cell => Number(cell.textContent)); const all = times.pop();"
             " return Math.abs(times.reduce((sum, time) => sum + time, 0) - all) <= Math.max(0.5 * times.length, 0.05); })()"
@@ -222,7 +258,7 @@ class Click:
         browser.value("document.activeElement.blur(); getSelection().removeAllRanges(); scrollTo(0, 0)")
         # The order begins at the top again only from there.
         browser.value("document.body.tabIndex = -1; document.body.focus(); document.body.removeAttribute('tabindex')")
-        expected = ["skip", "query", "submit", "count", "where"] + (["direct"] if self.is_blind else [])
+        expected = ["skip", "query", "submit", "count"] + (["where", "direct"] if self.is_blind else [])
         order = []
         for _ in expected:
             browser.press("Tab")
@@ -241,7 +277,10 @@ class Click:
         browser.press("ArrowUp")
         check("and back", browser.value("document.activeElement.id") == "query")
 
-    def check_no_hits(self):
+    def check_filter(self):
+        if not self.is_blind:
+            check("filters are offered in blind collections only", not self.browser.value("document.getElementById('where').checkVisibility()"))
+            return
         self.write("where", self.arguments.empty_filter)
         self.search()
         check("no error is shown for a filter that nothing fits", self.browser.value("document.getElementById('problem').hidden"), self.text("#problem"))
@@ -254,15 +293,16 @@ class Click:
     def check_errors(self):
         browser = self.browser
         before = self.text("#hits")
-        self.write("where", self.arguments.bad_filter)
+        field, wrong, right = ("where", self.arguments.bad_filter, "") if self.is_blind else ("query", "  ", self.arguments.query)
+        self.write(field, wrong)
         mark = self.mark()
         self.search()
-        check("an invalid filter is an error", not browser.value("document.getElementById('problem').hidden"))
+        check("an invalid filter or query is an error", not browser.value("document.getElementById('problem').hidden"))
         check("said in a sentence, aloud", len(self.text("#problem .message")) > 10 and browser.value("document.getElementById('problem').getAttribute('role')") == "alert")
         check("earlier results stay", self.text("#hits") == before and before != "")
         self.expect(mark, "Failed to load resource")
         browser.picture(os.path.join(self.arguments.pictures, "error.png"))
-        self.write("where", "")
+        self.write(field, right)
         browser.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1)
         mark = self.mark()
         self.search()
@@ -331,6 +371,7 @@ def main():
     parser.add_argument("query")
     parser.add_argument("first")
     parser.add_argument("--passage")
+    parser.add_argument("--audit", action="store_true")
     parser.add_argument("--bad-filter", default="year >=")
     parser.add_argument("--empty-filter", default="year >= 9999")
     parser.add_argument("--chromium")
@@ -343,6 +384,7 @@ def main():
         click.load()
         browser.picture(os.path.join(arguments.pictures, "before.png"))
         click.check_noise()
+        click.check_audit()
         click.check_first_search()
         if click.is_blind:
             click.check_more()
@@ -351,7 +393,7 @@ def main():
         browser.show(1440, 1000, "light")
         click.check_direct()
         click.check_focus()
-        click.check_no_hits()
+        click.check_filter()
         click.check_errors()
         click.check_reports()
     except Failure as failure:

@@ -132,10 +132,19 @@ class Browser:
                 with open(said, encoding="ascii") as file:
                     port = file.readline().strip() or None
             time.sleep(0.05)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=PATIENCE) as answer:
-            pages = [page for page in json.load(answer) if page["type"] == "page"]
-        path = "/" + pages[0]["webSocketDebuggerUrl"].split("/", 3)[3]
-        self.socket = WebSocket("127.0.0.1", int(port), path)
+        self.port = int(port)
+        path = "/" + self.pages()[0]["webSocketDebuggerUrl"].split("/", 3)[3]
+        self.socket = WebSocket("127.0.0.1", self.port, path)
+
+    def pages(self):
+        """The pages that are open, in all tabs."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/json/list", timeout=PATIENCE) as answer:
+            return [page for page in json.load(answer) if page["type"] == "page"]
+
+    def close_page(self, page):
+        """Closes another tab, so that this one is drawn again."""
+        urllib.request.urlopen(f"http://127.0.0.1:{self.port}/json/close/{page['id']}", timeout=PATIENCE).close()
+        self.call("Page.bringToFront")
 
     def close(self):
         self.process.terminate()

@@ -96,6 +96,9 @@ pub fn search(desk: &Desk, question: &Question) -> Result<Value> {
 fn milliseconds(answer: &Answer, answered: &Answered) -> Value {
     let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
     let times = &answer.cost.timings;
+    // A rotated collection has no passages, and is not asked for any.
+    let [_, of_fetch] = &answered.crossed;
+    let fetching = if of_fetch.is_empty() { Duration::ZERO } else { answered.fetching };
     json!({
         "encode": ms(answered.encoding),
         "route": ms(times.route),
@@ -103,7 +106,7 @@ fn milliseconds(answer: &Answer, answered: &Answered) -> Value {
         "encrypt": ms(times.encrypt),
         "server": ms(times.server),
         "open": ms(times.open),
-        "fetch": ms(answered.fetching),
+        "fetch": ms(fetching),
     })
 }
 

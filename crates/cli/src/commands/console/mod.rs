@@ -15,6 +15,9 @@ use crate::desk::{Desk, DeskArguments};
 use crate::output::Output;
 
 #[derive(Args)]
+#[command(
+    after_help = "A rotated vault takes vectors and knows no encoder: give the one that made them with --encoder."
+)]
 pub struct Console {
     #[command(flatten)]
     pub desk: DeskArguments,
