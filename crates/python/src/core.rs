@@ -1,6 +1,7 @@
 //! A vault that stays open, with plain values in and out.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use numpy::{PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -8,6 +9,7 @@ use pyo3::types::PyBytes;
 use serde_json::{Value, json};
 use shard::audit::{AuditOptions, json as report_json, page};
 use shard::evaluation::{EvaluateOptions, Qrels};
+use shard::planning::{Prices, Wanted};
 use shard::remote::{
     FingerprintError, PublishOptions, Remote, RemoteError, RemoteOptions, SecretToken,
 };
@@ -20,7 +22,7 @@ use zeroize::Zeroizing;
 
 use crate::arrays::{array, rows, vector};
 use crate::encoder::Encoder;
-use crate::errors::{input, raised};
+use crate::errors::{input, raised, warned, words};
 use crate::settings;
 use crate::signals::followed;
 use crate::unlock::unlock;
@@ -55,8 +57,8 @@ impl Core {
     ) -> PyResult<Self> {
         let settings = settings::chosen(protection, settings)?;
         let (unlock, server) = (unlock(passphrase, key_file)?, connected(server)?);
-        let vault = py.detach(|| Vault::create(directory, &unlock, &settings)).map_err(raised)?;
-        Ok(Self::over(vault, server))
+        py.detach(|| Self::over(Vault::create(directory, &unlock, &settings)?, server))
+            .map_err(raised)
     }
 
     #[staticmethod]
@@ -68,8 +70,7 @@ impl Core {
         server: Option<ServerOptions>,
     ) -> PyResult<Self> {
         let (unlock, server) = (unlock(passphrase, key_file)?, connected(server)?);
-        let vault = py.detach(|| Vault::open(directory, &unlock)).map_err(raised)?;
-        Ok(Self::over(vault, server))
+        py.detach(|| Self::over(Vault::open(directory, &unlock)?, server)).map_err(raised)
     }
 
     /// Adds vectors, with the records of those documents that have one: a JSON object each.
@@ -168,7 +169,7 @@ impl Core {
 
     /// The ids of all documents, or of those that a filter holds of.
     fn ids(&self, py: Python<'_>, filter: Option<&str>) -> PyResult<Vec<String>> {
-        let filter = parsed(filter)?;
+        let filter = self.filter(py, filter)?;
         py.detach(|| {
             let Some(collection) = self.0.collection()? else { return Ok(Vec::new()) };
             match &filter {
@@ -208,7 +209,7 @@ impl Core {
         filter: Option<&str>,
         local: bool,
     ) -> PyResult<Found> {
-        let (query, options) = (vector(&query)?, options(top, filter)?);
+        let (query, options) = (vector(&query)?, self.options(py, top, filter)?);
         followed(py, None, |watch| {
             if local {
                 let filter = options.filter.as_ref();
@@ -228,7 +229,7 @@ impl Core {
         local: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Vec<Found>> {
-        let (queries, options) = (rows(&queries)?, options(top, filter)?);
+        let (queries, options) = (rows(&queries)?, self.options(py, top, filter)?);
         followed(py, progress, |watch| {
             if local {
                 let (searcher, filter) = (self.0.vault().local()?, options.filter.as_ref());
@@ -249,10 +250,9 @@ impl Core {
         })
     }
 
-    /// What encodes the vault's texts, if it has any.
-    fn encoder_identity(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        let note = py.detach(|| self.0.vault().encoder()).map_err(raised)?;
-        Ok(note.map(|note| note.identity))
+    /// Refuses an encoder other than that of the vault's texts.
+    fn check_encoder(&self, py: Python<'_>, encoder: &Encoder) -> PyResult<()> {
+        py.detach(|| self.0.vault().check_encoder(encoder.model())).map_err(raised)
     }
 
     /// The encoder of the vault's texts, where it was found last.
@@ -279,9 +279,11 @@ impl Core {
         let done = followed(py, progress, |watch| {
             self.0.change(|vault| vault.publish(server, options, watch))
         })?;
+        let left = self.leave_vectors(py, server)?;
         Ok(json!({
-            "uploaded": done.uploaded, "deleted": done.deleted, "unchanged": done.unchanged,
-            "bytes": done.bytes, "epoch": done.epoch.0, "activated": done.activated,
+            "server": server.address().to_string(), "uploaded": done.uploaded, "deleted": done.deleted,
+            "unchanged": done.unchanged, "bytes": done.bytes, "state_bytes": done.state_bytes,
+            "vectors_left": left, "epoch": done.epoch.0, "activated": done.activated,
         })
         .to_string())
     }
@@ -290,9 +292,11 @@ impl Core {
         let server = self.server()?;
         let done =
             followed(py, progress, |watch| self.0.change(|vault| vault.pull(server, watch)))?;
+        self.leave_vectors(py, server)?;
         Ok(json!({
-            "from": done.from, "to": done.to, "bytes": done.bytes, "put_again": done.put_again,
-            "deleted_again": done.deleted_again, "contested": done.contested,
+            "server": server.address().to_string(), "from": done.from, "to": done.to,
+            "bytes": done.bytes, "put_again": done.put_again, "deleted_again": done.deleted_again,
+            "contested": done.contested, "epoch_dropped": done.epoch_dropped,
         })
         .to_string())
     }
@@ -326,20 +330,36 @@ impl Core {
             let options = EvaluateOptions { watch, ..EvaluateOptions::default() };
             self.0.vault().evaluate(&queries, &qrels, &options)
         })?;
-        let quality = serde_json::to_string(&outcome.quality);
-        quality.map_err(|error| input(error.to_string()))
+        serde_json::to_string(&outcome).map_err(|error| input(error.to_string()))
+    }
+
+    /// Plans for the vault's collection.
+    fn plan(
+        &self,
+        py: Python<'_>,
+        megabits: Option<f64>,
+        queries: Option<PyReadonlyArray2<'_, f32>>,
+    ) -> PyResult<String> {
+        let queries = queries.as_ref().map(rows).transpose()?;
+        let planned = followed(py, None, |_| self.0.vault().plan(megabits, queries.as_ref()))?;
+        serde_json::to_string(&planned).map_err(|error| input(error.to_string()))
     }
 
     fn audit(
         &self,
         py: Python<'_>,
         queries: Option<PyReadonlyArray2<'_, f32>>,
+        texts: Option<Vec<(String, String)>>,
         sample: usize,
     ) -> PyResult<(String, String)> {
         let queries = queries.as_ref().map(rows).transpose()?;
+        let document = |(id, text)| TextDocument { id, text, ..TextDocument::default() };
+        let texts: Option<Vec<TextDocument>> =
+            texts.map(|texts| texts.into_iter().map(document).collect());
         followed(py, None, |watch| {
             let options = AuditOptions {
                 queries: queries.as_ref(),
+                texts: texts.as_deref(),
                 sample,
                 watch,
                 ..AuditOptions::default()
@@ -376,11 +396,49 @@ impl Core {
         Ok(format!("Vault({}, {kind}, {held}, server {server})", vault.directory().display()))
     }
 
-    fn over(vault: Vault, server: Option<Remote>) -> Self {
-        Self(match server {
-            Some(server) => Retriever::remote(vault, server),
-            None => Retriever::embedded(vault),
+    fn over(mut vault: Vault, server: Option<Remote>) -> Result<Self, Error> {
+        let Some(server) = server.map(Arc::new) else {
+            return Ok(Self(Retriever::embedded(vault)));
+        };
+        if vault.access() == VaultAccess::Owner && !vault.settings()?.keep_vectors {
+            vault.fetch_vectors_from(server.clone());
+        }
+        Ok(Self(Retriever::remote(vault, server)))
+    }
+
+    /// Lets a vault that does not keep its vectors leave them with the server. What was done before is
+    /// done, so where that does not work it is a warning. Returns how many bytes were left.
+    fn leave_vectors(&self, py: Python<'_>, server: &Remote) -> PyResult<u64> {
+        let left = followed(py, None, |watch| {
+            Ok(self.0.change(|vault| vault.leave_vectors(server, watch)))
+        })?;
+        left.or_else(|error| {
+            warned(py, &format!("the vectors are still in the vault: {}", words(&error)))?;
+            Ok(0)
         })
+    }
+
+    /// A filter, with a warning for each of its fields that no document can be found by.
+    fn filter(&self, py: Python<'_>, filter: Option<&str>) -> PyResult<Option<Filter>> {
+        let Some(text) = filter else { return Ok(None) };
+        let json: Value = serde_json::from_str(text).map_err(|error| input(error.to_string()))?;
+        let filter = Filter::from_json(&json).map_err(|error| input(error.to_string()))?;
+        let unknown = py.detach(|| match self.0.collection()? {
+            Some(collection) => collection.unknown_fields(&filter),
+            None => Ok(Vec::new()),
+        });
+        for field in unknown.map_err(raised)? {
+            warned(py, &field)?;
+        }
+        Ok(Some(filter))
+    }
+
+    fn options(&self, py: Python<'_>, top: usize, filter: Option<&str>) -> PyResult<SearchOptions> {
+        if top == 0 {
+            return Err(input("k must be at least 1"));
+        }
+        let filter = self.filter(py, filter)?;
+        Ok(SearchOptions { top, filter, ..SearchOptions::default() })
     }
 
     fn server(&self) -> PyResult<&Remote> {
@@ -396,12 +454,35 @@ impl Core {
     }
 }
 
-/// Compares the ways to search so many documents of a dimension.
+/// Plans for a collection of a size, with prices as a JSON object or, without any, with placeholders.
 #[pyfunction]
-pub fn plan(rows: usize, dimension: usize, megabits: Option<f64>) -> PyResult<String> {
-    let ways = shard::planning::compare_ways(rows, dimension, megabits);
-    let ways = ways.map_err(|error| input(error.to_string()))?;
-    serde_json::to_string(&ways).map_err(|error| input(error.to_string()))
+pub fn plan(
+    rows: usize,
+    dimension: usize,
+    megabits: Option<f64>,
+    cells: Option<(usize, usize)>,
+    worker_gigabytes: f64,
+    searches: f64,
+    prices: Option<&str>,
+) -> PyResult<String> {
+    let sizes = [rows as f64, dimension as f64, worker_gigabytes, megabits.unwrap_or(1.0)];
+    if !sizes.iter().all(|size| *size > 0.0) || searches.is_nan() || searches < 0.0 {
+        return Err(input(
+            "rows, dimension, megabits and worker_memory are more than 0, and searches at least 0",
+        ));
+    }
+    let prices: Prices = match prices {
+        Some(given) => serde_json::from_str(given).map_err(|error| error.to_string()),
+        None => toml::from_str(Prices::PLACEHOLDERS).map_err(|error| error.to_string()),
+    }
+    .map_err(|error| input(format!("the prices: {error}")))?;
+    if !prices.are_sound() {
+        return Err(input("the prices: they are zero or more, and a worker has a core"));
+    }
+    let worker_memory = worker_gigabytes * 1e9;
+    let wanted = Wanted { rows, dimension, cells, worker_memory, searches, megabits };
+    let planned = wanted.plan(prices).map_err(raised)?;
+    serde_json::to_string(&planned).map_err(|error| input(error.to_string()))
 }
 
 fn connected(server: Option<ServerOptions>) -> PyResult<Option<Remote>> {
@@ -416,19 +497,6 @@ fn connected(server: Option<ServerOptions>) -> PyResult<Option<Remote>> {
         ..RemoteOptions::new(address)
     };
     Remote::connect(options).map(Some).map_err(|error| raised(error.into()))
-}
-
-fn parsed(filter: Option<&str>) -> PyResult<Option<Filter>> {
-    let Some(text) = filter else { return Ok(None) };
-    let json: Value = serde_json::from_str(text).map_err(|error| input(error.to_string()))?;
-    Filter::from_json(&json).map(Some).map_err(|error| input(error.to_string()))
-}
-
-fn options(top: usize, filter: Option<&str>) -> PyResult<SearchOptions> {
-    if top == 0 {
-        return Err(input("k must be at least 1"));
-    }
-    Ok(SearchOptions { top, filter: parsed(filter)?, ..SearchOptions::default() })
 }
 
 fn found(hits: Vec<shard::Hit>) -> Found {

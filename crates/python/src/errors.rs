@@ -1,7 +1,9 @@
 //! Errors of the library as exceptions of the package, in the library's words.
 
-use pyo3::PyErr;
-use pyo3::exceptions::PyKeyboardInterrupt;
+use std::ffi::CString;
+
+use pyo3::exceptions::{PyKeyboardInterrupt, PyUserWarning};
+use pyo3::prelude::*;
 use shard::{ClientError, Error};
 
 /// The classes that `shard._errors` defines.
@@ -20,7 +22,12 @@ pub fn raised(error: Error) -> PyErr {
     match &error {
         Error::Client(client) => of_client(client, words),
         Error::Input(_) | Error::NoneJudged { .. } | Error::Judgement(_) => input(words),
-        Error::Encode(_) => classes::EncoderError::new_err(words),
+        Error::NoEncoder => input(words),
+        Error::Encode(_)
+        | Error::Location(_)
+        | Error::EncoderUnknown { .. }
+        | Error::NotedEndpoint { .. }
+        | Error::EncoderWidth { .. } => classes::EncoderError::new_err(words),
         _ => classes::ShardError::new_err(words),
     }
 }
@@ -30,15 +37,26 @@ fn of_client(error: &ClientError, words: String) -> PyErr {
     match error {
         Cancelled => PyKeyboardInterrupt::new_err(()),
         Vault(_) | Payload { .. } => classes::VaultError::new_err(words),
+        OtherEncoder { .. } => classes::EncoderError::new_err(words),
         FalseAnswer { .. } | Forged | ChecksRetired => classes::FalseAnswerError::new_err(words),
         Remote(_)
         | NoAnswer { .. }
         | Outdated { .. }
         | Behind { .. }
         | Forked { .. }
+        | Overtaken { .. }
+        | DamagedRows { .. }
+        | UnknownState { .. }
+        | Incomplete { .. }
+        | NothingPublished
+        | NoPublishedState
+        | ServerBehind { .. }
+        | TooFarApart { .. }
+        | NotThisVault
         | Unpublished { .. }
         | Revoked { .. }
-        | AnotherVault => classes::ServerError::new_err(words),
+        | AnotherVault
+        | Refused(_) => classes::ServerError::new_err(words),
         Shape(_)
         | Vectors(_)
         | IdCount { .. }
@@ -47,6 +65,7 @@ fn of_client(error: &ClientError, words: String) -> PyErr {
         | UnknownIds(_)
         | NoSuchDocuments(_)
         | RecordLength { .. }
+        | Filter(_)
         | Setting(_)
         | TooLong { .. }
         | Empty
@@ -65,8 +84,14 @@ pub fn encoder(error: &(dyn std::error::Error + 'static)) -> PyErr {
     classes::EncoderError::new_err(words(error))
 }
 
+/// Something to know of work that goes on or is done. The warning is of whoever called the package.
+pub fn warned(py: Python<'_>, words: &str) -> PyResult<()> {
+    let words = CString::new(words.replace('\0', " ")).unwrap_or_default();
+    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &words, 2)
+}
+
 /// An error and its causes in one line, as the command prints them.
-fn words(error: &(dyn std::error::Error + 'static)) -> String {
+pub fn words(error: &(dyn std::error::Error + 'static)) -> String {
     let mut words = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

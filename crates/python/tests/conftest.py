@@ -1,4 +1,5 @@
-"""Vaults and an encoder for tests. With SHARD_MINILM=FOLDER the real model is used where a test asks for it."""
+"""Vaults, an encoder and the command for tests. With SHARD_MINILM=FOLDER the real model is used where a test asks for it,
+with SHARD_PROGRAM=FILE the command `shard`."""
 
 import os
 
@@ -29,3 +30,13 @@ def minilm():
             pytest.fail("SHARD_MINILM names the folder that scripts/get-minilm made")
         pytest.skip("SHARD_MINILM is not set: scripts/get-minilm makes the folder it names")
     return shard.Encoder(folder)
+
+
+@pytest.fixture(scope="session")
+def program():
+    named = os.environ.get("SHARD_PROGRAM")
+    if named is None:
+        if os.environ.get("CI"):
+            pytest.fail("SHARD_PROGRAM names the command, built with the feature encode")
+        pytest.skip("SHARD_PROGRAM is not set")
+    return named

@@ -1,7 +1,14 @@
 """Texts in, passages out, with the real model."""
 
+from pathlib import Path
+
+import pytest
+
 import shard
 from conftest import PHRASE
+
+# Models of a few numbers each.
+SMALL = Path(__file__).resolve().parents[2] / "encode" / "tests" / "fixtures"
 
 TEXTS = [
     "The heart pumps blood through the body.",
@@ -36,3 +43,19 @@ def test_long_texts_are_cut(tmp_path, minilm):
 def test_a_text_has_one_vector_of_unit_length(minilm):
     one, same = minilm.encode(["Paris is the capital of France."] * 2)
     assert (one == same).all() and abs(float(one @ one) - 1) < 1e-5 and minilm.dimension == 384
+
+
+def test_a_vault_keeps_to_the_encoder_of_its_texts(tmp_path):
+    vault = shard.Vault.create(tmp_path / "vault", passphrase=PHRASE)
+    with pytest.raises(shard.InputError, match="no text was ever ingested into this vault"):
+        vault.search("baking")
+    held, given = shard.Encoder(SMALL / "mean"), shard.Encoder(SMALL / "cls")
+    shard.Vault.open(tmp_path / "vault", passphrase=PHRASE, encoder=held).add(TEXTS)
+    other = shard.Vault.open(tmp_path / "vault", passphrase=PHRASE, encoder=given)
+    for use in (lambda: other.search("baking"), lambda: other.add(["More."])):
+        with pytest.raises(shard.EncoderError) as refused:
+            use()
+        assert str(refused.value) == (
+            f"the documents of this vault were encoded by {held.identity}, and this is {given.identity}: "
+            "vectors of two encoders cannot be compared"
+        )

@@ -92,6 +92,16 @@ def test_records_come_back_and_filters_hold(vault, vectors):
         vault.search(vectors[5], where={"year": {"$near": 1}})
 
 
+def test_a_filter_by_what_is_no_field_is_told_of(vault, vectors):
+    vault.add(["a", "b"], vectors=vectors[:2], titles=["A", "B"], metadata=[{"year": 2000}, {"year": 2001}])
+    with pytest.warns(UserWarning, match='no document has a field "yaer": there are year') as told:
+        assert vault.search(vectors[0], where={"yaer": 2000}) == []
+    assert told[0].filename == __file__
+    for asked in (vault.ids, lambda where: vault.search_many(vectors[:1], where=where)[0]):
+        with pytest.warns(UserWarning, match='"title" is no field to filter by: there are year'):
+            assert asked(where={"title": "A"}) == []
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -103,6 +113,7 @@ def test_records_come_back_and_filters_hold(vault, vectors):
         (dict(texts=["a"]), "encoder"),
         (dict(vectors=np.ones((1, 4)), metadata=[{"id": 1}]), "a document's own"),
         (dict(vectors=np.ones((1, 4)), metadata=[{"x": float("nan")}]), "as JSON"),
+        (dict(vectors=np.ones((1, 4)), metadata=[{"x": [{"y": 2**64}]}]), "'x' has more than 64 bits"),
         (dict(vectors=np.ones((1, 4)), ids="a"), "brackets"),
         (dict(), "nothing to add"),
     ],
@@ -185,14 +196,44 @@ def test_quality_and_cost_are_judged(vault, vectors):
     filled(vault, vectors)
     judged = vault.evaluate({"q": vectors[4]}, {"q": {"4": 1}})
     assert judged["raw"]["ndcg10"] == judged["shard_blind"]["ndcg10"] == 1.0
+    figures = {"candidates", "d_pub", "cells", "recall10", "top10_identical", "top10_strict", "max_abs_error"}
+    assert judged.keys() == {"raw", "shard_blind", "queries", "left_out"} | figures
+    assert (judged["queries"], judged["left_out"], judged["candidates"]) == (1, 0, 200)
     plan = vault.plan()
     assert plan["rows"] == 200 and plan["blind"]["bytes_up"] > 0
-    assert shard.plan(100_000, 384)["recommendation"]
+    with pytest.raises(shard.InputError, match="no cells"):
+        vault.plan(queries=vectors[:3])
+
+
+def test_a_size_is_planned_with_prices(tmp_path, vectors):
+    plan = shard.plan(100_000, 384)
+    assert plan["recommendation"] and plan["capacity"]["workers"] == 1 and plan["prices"]["currency"]
+    prices = dict(date="2026", currency="X", worker_hour=3.0, worker_cores=4, storage_gb_month=0, traffic_gb=0)
+    large = shard.plan(10**8, 768, cells=4096, probe=64, worker_memory=256, prices=prices)
+    assert large["capacity"]["year"]["total"] == pytest.approx(large["capacity"]["workers"] * 3.0 * 8760)
+    for wrong, words in (
+        (dict(cells=4), "go together"),
+        (dict(cells=4, probe=5), "5 of 4 cells"),
+        (dict(prices=prices | {"worker_hour": -1}), "zero or more"),
+        (dict(prices={"currency": "X"}), "the prices: missing field"),
+        (dict(worker_memory=0), "more than 0"),
+    ):
+        with pytest.raises(shard.InputError, match=words):
+            shard.plan(1000, 384, **wrong)
+    vault = shard.Vault.create(tmp_path / "v", passphrase=PHRASE, settings={"cells": 4, "probe": 1})
+    probes = filled(vault, vectors).plan(queries=vectors[:9])["cells"]
+    assert probes["queries"] == 9 and [one["probe"] for one in probes["probes"]] == [1, 2, 4]
+    assert probes["probes"][-1]["recall10"] == 1.0
 
 
 def test_an_audit_shows_itself(vault, vectors):
-    audit = filled(vault, vectors).audit(vectors[:20])
+    filled(vault, vectors)
+    with pytest.raises(shard.InputError, match="text"):
+        vault.audit(texts={"0": "only one"})
+    audit = vault.audit(vectors[:20], texts={str(row): f"text {row}" for row in range(200)})
     assert "open" not in audit.verdicts.values() and "closed" in audit.verdicts.values()
+    untold = "No texts were given: nothing was read out of vectors."
+    assert untold not in audit.html and untold in vault.audit().html
     assert "<iframe" in audit._repr_html_() and "closed" in repr(audit)
 
 
@@ -200,11 +241,13 @@ SEARCH = """
     rows = np.random.default_rng(1).standard_normal((2000, 64)).astype(np.float32)
     vault = shard.Vault.create(sys.argv[1], passphrase="a passphrase for tests")
     vault.add(vectors=rows)
-    work = lambda: vault.search_many(rows, k=1, passages=False)
+    vault.search(rows[0])
+    queries = np.tile(rows, (200, 1))
+    vault.search_many(queries, k=1, passages=False, progress=print)
 """
 ENCODE = """
     encoder = shard.Encoder(os.environ["SHARD_MINILM"])
-    work = lambda: encoder.encode(["a text of some words " * 20] * 5000)
+    encoder.encode(["a text of some words " * 20] * 100_000, progress=print)
 """
 
 
@@ -212,16 +255,20 @@ ENCODE = """
 def test_ctrl_c_ends_long_work(tmp_path, work, request):
     if work is ENCODE:
         request.getfixturevalue("minilm")
-    program = "import os, sys\nimport numpy as np, shard\n" + textwrap.dedent(work) + textwrap.dedent("""
-        try:
-            print("begun", flush=True)
-            while True:
-                work()
+    # One call, of which `print` tells that it is under way: a function of C, in which the interpreter runs no handlers.
+    program = "import os, sys\nimport numpy as np, shard\ntry:" + work + textwrap.dedent("""
         except KeyboardInterrupt:
-            print("ended", flush=True)
+            print("ended")
     """)
-    child = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "v")], stdout=subprocess.PIPE, text=True)
-    assert child.stdout.readline() == "begun\n"
-    child.send_signal(signal.SIGINT)
-    assert child.communicate(timeout=60)[0] == "ended\n"
-    assert child.returncode == 0
+    # Whoever runs the tests in the background has had the signal ignored, and children inherit that.
+    heed = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)
+    command = [sys.executable, "-u", "-c", program, str(tmp_path / "v")]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=heed)
+    try:
+        done, total = map(int, child.stdout.readline().split())
+        assert done < total / 10
+        child.send_signal(signal.SIGINT)
+        assert child.communicate(timeout=10)[0].splitlines()[-1] == "ended"
+        assert child.returncode == 0
+    finally:
+        child.kill()

@@ -22,4 +22,4 @@ class FalseAnswerError(ShardError):
 
 
 class EncoderError(ShardError):
-    """A model or an endpoint that does not give vectors."""
+    """A model or an endpoint that does not give vectors, or not those of the vault's documents."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _shard
-from ._errors import EncoderError, InputError
+from ._errors import InputError
 from .encoder import Encoder, as_list
 from .results import Added, Audit, Hit, Record
 
@@ -21,10 +21,30 @@ Progress = Callable[[int, int], object]
 Where = Mapping[str, Any]
 
 
-def plan(rows: int, dimension: int, *, megabits: float | None = None) -> dict[str, Any]:
+def plan(
+    rows: int,
+    dimension: int,
+    *,
+    megabits: float | None = None,
+    cells: int | None = None,
+    probe: int | None = None,
+    worker_memory: float = 64,
+    searches: float = 100_000,
+    prices: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Compares the ways to search so many documents of a dimension: bytes, times, memory, what the
-    server learns, and which to take."""
-    return json.loads(_shard.plan(rows, dimension, megabits))
+    server learns, and which to take. `capacity` is what a blind collection of that size takes.
+
+    With `cells` a search asks for `probe` of them. Workers have `worker_memory` GB, and all clients together
+    search `searches` times a day. `prices` are those of a file for `shard plan --prices`: `date`, `currency`,
+    `worker_hour`, `worker_cores`, `storage_gb_month`, `traffic_gb`; without them they are placeholders, which
+    are nobody's.
+    """
+    if (cells is None) != (probe is None):
+        raise InputError("cells and probe go together: how many there are, and how many a search asks for")
+    asked = None if cells is None or probe is None else (cells, probe)
+    given = None if prices is None else json.dumps(dict(prices))
+    return json.loads(_shard.plan(rows, dimension, megabits, asked, worker_memory, searches, given))
 
 
 class Vault:
@@ -33,6 +53,9 @@ class Vault:
 
     Many threads may use a vault at once. Work runs without the interpreter's lock; a `progress` function is called as
     `progress(done, total)` meanwhile, and must not use the vault itself.
+
+    Arrays that are given are copied once, because other threads may change them while the lock is released;
+    those that come back are not copied.
     """
 
     def __init__(self, core: _shard.Core, encoder: Encoder | None) -> None:
@@ -62,7 +85,8 @@ class Vault:
         `protection` is `blind` (ciphertexts, all of which the server scores) or `rotated` (the paper's
         construction). `settings` are those of the command `shard init`: `tile`, `keep_vectors`, `cells`,
         `probe`, `transform`, `d_pub`, `candidates`, `seed`. A search of a blind vault
-        with `cells` asks for `probe` of them, and the server learns which.
+        with `cells` asks for `probe` of them, and the server learns which. With `keep_vectors` false the
+        vectors are with the server alone once they are published, sealed.
         """
         model = _opened(encoder)
         core = _shard.Core.create(
@@ -89,7 +113,8 @@ class Vault:
         ca_file: str | os.PathLike[str] | None = None,
     ) -> Vault:
         """Opens a vault, an owner's or a reader's. Without `encoder` the one is looked for that its
-        documents were encoded with, where it was then."""
+        documents were encoded with, where it was then, if that is a folder; an endpoint has to be named. A
+        vault that does not keep its vectors fetches them from `server`."""
         core = _shard.Core.open(
             os.fspath(directory), passphrase, _path(key_file), _server(server, token, pin, ca_file)
         )
@@ -160,7 +185,8 @@ class Vault:
         return [None if one is None else Record._parse(id, one) for id, one in zip(names, stored)]
 
     def ids(self, where: Where | None = None) -> list[str]:
-        """The ids of all documents, or of those whose metadata fit; no server is asked."""
+        """The ids of all documents, or of those whose metadata fit; no server is asked. `where` is that of
+        `search`."""
         return self._core.ids(_filter(where))
 
     def vectors(self) -> tuple[list[str], np.ndarray]:
@@ -191,8 +217,8 @@ class Vault:
     ) -> list[Hit]:
         """The `k` best documents for a text or a vector, best first.
 
-        `where` restricts them by metadata, `{"year": {"$gte": 2020}, "lang": {"$in": ["en", "de"]}}`;
-        the server sees nothing of it. Passages are fetched without telling the server which were
+        `where` restricts them by metadata, `{"year": {"$gte": 2020}, "lang": {"$in": ["en", "de"]}}`, and
+        not by id, title or text; a field that no document has is a warning. The server sees nothing of it. Passages are fetched without telling the server which were
         found, unless `direct`. `local` searches the vectors in the vault and asks no server at all.
         """
         vector = self._vectors_of([query])[0] if isinstance(query, str) else _vector(query)
@@ -244,13 +270,9 @@ class Vault:
         return [[hit(id, score) for id, score in hits] for hits in found]
 
     def _encoder_for_texts(self) -> Encoder:
-        held = self._core.encoder_identity()
         if self._encoder is None:
-            if held is None:
-                raise InputError("this vault has no encoder for texts: give it encoder=, or pass vectors")
             self._encoder = Encoder._of(self._core.open_encoder())
-        if held is not None and held != self._encoder.identity:
-            raise EncoderError(f"the texts of this vault were encoded with {held}, not with {self._encoder.identity}")
+        self._core.check_encoder(self._encoder._core)
         return self._encoder
 
     def _vectors_of(self, queries: list[str]) -> np.ndarray:
@@ -265,11 +287,13 @@ class Vault:
     # The server's copy
 
     def publish(self, *, replace: bool = False, fresh_checks: bool = False, progress: Progress | None = None) -> dict[str, Any]:
-        """Brings the server to the state of the vault, sending what changed."""
+        """Brings the server to the state of the vault, sending what changed. Returns what `shard publish --json`
+        writes. A vault that does not keep its vectors lets go of them, once each was read back."""
         return json.loads(self._core.publish(replace, fresh_checks, progress))
 
     def pull(self, *, progress: Progress | None = None) -> dict[str, Any]:
-        """Brings this copy of the vault to what is published, its own changes on top."""
+        """Brings this copy of the vault to what is published, its own changes on top. Returns what
+        `shard pull --json` writes."""
         return json.loads(self._core.pull(progress))
 
     def rekey(self, *, progress: Progress | None = None) -> None:
@@ -288,12 +312,13 @@ class Vault:
 
     # Judging
 
-    def plan(self, *, megabits: float | None = None) -> dict[str, Any]:
-        """Compares the ways to search this collection, as `shard.plan` does."""
-        rows, dimension = self._core.shape()
-        if dimension is None:
-            raise InputError("the vault is empty: shard.plan(rows, dimension) needs none")
-        return plan(rows, dimension, megabits=megabits)
+    def plan(
+        self, *, megabits: float | None = None, queries: Sequence[str] | ArrayLike | None = None
+    ) -> dict[str, Any]:
+        """Compares the ways to search this collection, as `shard.plan` does. Of a vault with cells, `cells` is
+        what searches of some of them find, measured with `queries` or with its own documents."""
+        matrix = None if queries is None else self._queries(queries)
+        return json.loads(self._core.plan(megabits, matrix))
 
     def evaluate(
         self,
@@ -312,11 +337,18 @@ class Vault:
         ]
         return json.loads(self._core.evaluate(names, matrix, "\n".join(judged)))
 
-    def audit(self, queries: Sequence[str] | ArrayLike | None = None, *, sample: int = 10_000) -> Audit:
+    def audit(
+        self,
+        queries: Sequence[str] | ArrayLike | None = None,
+        *,
+        texts: Mapping[str, str] | None = None,
+        sample: int = 10_000,
+    ) -> Audit:
         """Plays the thief: runs every known attack against what the server holds, on these very
-        documents. Takes minutes. Sample queries add what requests give away."""
+        documents. Takes minutes. Sample queries add what requests give away, and the texts of all documents,
+        by id, what can be read out of vectors."""
         matrix = None if queries is None else self._queries(queries)
-        report, page = self._core.audit(matrix, sample)
+        report, page = self._core.audit(matrix, None if texts is None else list(texts.items()), sample)
         return Audit(json.loads(report), page)
 
     def __repr__(self) -> str:
@@ -350,10 +382,24 @@ def _record(id: str, title: str | None, text: str | None, fields: dict[str, Any]
 
 
 def _json(fields: Mapping[str, Any], id: str) -> str:
+    for name, value in fields.items():
+        if _has_long_integer(value):
+            raise InputError(
+                f"the metadata of {id!r}: an integer of the field {name!r} has more than 64 bits and would be rounded: "
+                "give it as a text"
+            )
     try:
         return json.dumps(fields, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InputError(f"the metadata of {id!r} cannot be stored as JSON: {error}") from error
+
+
+def _has_long_integer(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_long_integer, value.values()))
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_long_integer, value))
+    return isinstance(value, int) and not -(2**63) <= value < 2**64
 
 
 def _count(**given: Any) -> int:
