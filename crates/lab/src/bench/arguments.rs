@@ -312,8 +312,12 @@ pub enum Victim {
     Worker,
     /// A server that is told to stop, and started again
     Restart,
-    /// The database, which is started again
-    Postgres,
+    /// The leader of the database, without a warning
+    Leader,
+    /// A node of the object store, without a warning
+    Object,
+    /// The network to one server from the others
+    Link,
 }
 
 impl Victim {
@@ -322,7 +326,9 @@ impl Victim {
             Self::None => "none",
             Self::Worker => "worker",
             Self::Restart => "restart",
-            Self::Postgres => "postgres",
+            Self::Leader => "leader",
+            Self::Object => "object",
+            Self::Link => "link",
         }
     }
 }
@@ -332,6 +338,9 @@ pub struct Cluster {
     /// Servers
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = positive)]
     pub workers: usize,
+    /// One PostgreSQL and a directory of objects, instead of three under Patroni and three nodes of Garage
+    #[arg(long)]
+    pub small: bool,
     /// Servers that hold each block: 1 or 2
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive)]
     pub replicas: usize,
@@ -344,6 +353,12 @@ pub struct Cluster {
     /// Clients that search
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = positive)]
     pub clients: usize,
+    /// Compare first, for every query, with a server in this process
+    #[arg(long)]
+    pub compare: bool,
+    /// Milliseconds that a client waits between two searches
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    pub think: u64,
     /// Publish nothing while clients search
     #[arg(long)]
     pub read_only: bool,

@@ -21,14 +21,18 @@ use shard_geometry::VectorSet;
 use shard_geometry::gaussian::Normals;
 use shard_rlwe::blind::{
     Answer, Block, BlockName, BlockSecrets, CheckSums, CheckTag, Checker, Choice, EpochKey, Grid,
-    Keys, Link, Opening, PreparedQuery, QueryEntropy, QueryRank, SCORE_BITS, Server, Shape, Tag,
-    choose_tile, tolerance,
+    Keys, Link, Opening, Precision, PreparedQuery, QueryEntropy, QueryRank, SCORE_BITS, Server,
+    Shape, Tag, choose_tile, tolerance,
 };
 
 use super::clock::{on_threads, timed};
 
 /// Queries for which everything is opened from nothing, as a new client does it.
 const COLD: usize = 20;
+
+/// Sets of checks that are published: one that is used, and a spare for after an alarm. An answer has the blocks
+/// of both.
+const SETS: usize = 2;
 
 /// Random combinations that an answer is forged with, besides the four ways of the contract.
 const COMBINATIONS: usize = 20;
@@ -83,6 +87,7 @@ struct Collection {
     tags: Vec<Tag>,
     hints: Vec<Vec<u8>>,
     blocks: Vec<Block>,
+    /// Set by set.
     checks: Vec<(CheckTag, Block)>,
     publish_us_per_row: f64,
 }
@@ -151,11 +156,15 @@ impl Collection {
         let (made, spent) = timed(|| {
             let numbers = (0..shape.blocks(documents.rows())).into_par_iter();
             let made: Vec<_> = numbers.map(|number| (encrypt(number), bar.inc(1)).0).collect();
-            let mut sums = CheckSums::empty(&keys, 0);
-            for (number, (_, _, block)) in made.iter().enumerate() {
-                sums.add(&keys, number as u32, block);
-            }
-            (made, sums.seal(&keys, b"bench", 1))
+            let seal = |set: usize| {
+                let mut sums = CheckSums::empty(&keys, set as u64);
+                for (number, (_, _, block)) in made.iter().enumerate() {
+                    sums.add(&keys, number as u32, block);
+                }
+                sums.seal(&keys, b"bench", 1)
+            };
+            let checks: Vec<_> = (0..SETS).flat_map(seal).collect();
+            (made, checks)
         });
         bar.finish_and_clear();
         let (made, checks) = made;
@@ -179,9 +188,19 @@ impl Collection {
         Ok(self.keys.block_secrets(&self.tags[number], &self.hints[number])?)
     }
 
+    /// Of the set that is used.
     fn checker(&self) -> Checker {
-        let tags: Vec<CheckTag> = self.checks.iter().map(|(tag, _)| tag.clone()).collect();
+        let used = &self.checks[..self.keys.shape().checks()];
+        let tags: Vec<CheckTag> = used.iter().map(|(tag, _)| tag.clone()).collect();
         Checker::new(&self.keys, 0, &tags, self.blocks.len())
+    }
+
+    /// Bytes that a client fetches once to check the answers of a commit: the sealed checks of docs/FORMAT.md.
+    fn sealed_checks_bytes(&self) -> usize {
+        let (seal, version, number, tag) = (24 + 16, 2, 8, 32);
+        let sets = SETS * 2 * number + self.checks.len() * tag;
+        // Revision, number of sets, the sets, number of blocks, and revision and tag of each.
+        seal + version + 3 * number + sets + self.blocks.len() * (number + tag)
     }
 
     fn answer(&self, bytes: &[u8]) -> Result<Answer> {
@@ -434,7 +453,10 @@ impl Measured {
         let memory = (blocks + checks) * shape.block_bytes();
         let held = blocks * secrets;
         let hint: usize = collection.hints.iter().map(Vec::len).sum();
+        let of_checks = self.down - shape.answer_bytes(blocks);
+        let checks_once = collection.sealed_checks_bytes();
         let rms = (self.square_error / self.scores as f64).sqrt();
+        let expected = Precision::of(shape, collection.grid, collection.longest);
         let milliseconds = |name: &str, value: f64| vec![name.to_owned(), format!("{value:.2} ms")];
         let rows = vec![
             milliseconds("client: encrypt", median(&self.encrypt)),
@@ -447,10 +469,12 @@ impl Measured {
         ];
         output.line(table(&["CPU of one core", "median"], &rows))?;
         output.line(format!(
-            "  {} bytes up, {} down; hints {:.1} MB once; server memory {:.0} MB",
+            "  {} bytes up, {} down, {} of them for the checks; hints {:.1} MB and checks {:.1} KB once; server memory {:.0} MB",
             self.up,
             self.down,
+            of_checks,
             hint as f64 / 1e6,
+            checks_once as f64 / 1e3,
             memory as f64 / 1e6
         ))?;
         output.line(format!(
@@ -476,13 +500,25 @@ impl Measured {
             },
             "open_us_per_block": median(&self.open) * 1e3 / blocks as f64,
             "open_warm_us_per_block": median(&self.open_warm) * 1e3 / blocks as f64,
-            "bytes": { "up": self.up, "down": self.down, "hint": hint, "checks": 0 },
+            // Of what comes down with a query, `of_checks` are the blocks of checks; `checks` is what it takes beside
+            // the answer.
+            "bytes": {
+                "up": self.up,
+                "down": self.down,
+                "of_checks": of_checks,
+                "hint": hint,
+                "checks": self.down - shape.answer_bytes(blocks + checks),
+                "checks_once": checks_once,
+            },
             "server_memory_bytes": memory,
             "client_memory_bytes": held,
             "publish_us_per_row": collection.publish_us_per_row,
             "max_abs_error": self.max_error,
             "rms_error": rms,
             "max_abs_error_top100": self.max_error_returned,
+            // Deviations by the formula, of queries of length one.
+            "expected_error": expected.opened * collection.longest,
+            "expected_error_top100": expected.refined * collection.longest,
             "tolerance": tolerance(blocks),
             "top10_identical": self.identical as f64 / self.asked as f64,
             "plain_scan_ms": plain,

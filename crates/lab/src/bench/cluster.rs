@@ -1,46 +1,46 @@
 //! Several servers over one database, under load, while something is killed over and over.
 //!
-//! Brings up a PostgreSQL and a directory of objects of its own, some servers, and a balancer that takes each
-//! connection to the next server that accepts it. One owner adds a document with every publish, clients search
-//! what was published last and compare with exact search.
+//! Brings up three PostgreSQL under Patroni and three nodes of Garage, or, when it is to be small, one PostgreSQL
+//! and a directory of objects; some servers; and a balancer that takes each connection to the next server that
+//! accepts it. One owner adds a document with every publish, clients search what was published last and compare
+//! with exact search.
 
 mod balancer;
+mod cloud;
+mod garage;
+mod patroni;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use rand::rand_core::UnwrapErr;
 use rand::rngs::SysRng;
 use serde::Serialize;
 use shard_cli::output::Output;
-use shard_client::remote::{PublishOptions, Remote, RemoteOptions, publish};
+use shard_client::remote::{PublishOptions, Remote, publish};
 use shard_client::{
     BlindSearcher, ClientError, Documents, Hints, SearchOptions, UNWATCHED, ingest,
 };
 use shard_geometry::VectorSet;
-use shard_store::conformance::Cluster as Postgres;
-use tempfile::TempDir;
+use shard_server::Embedded;
 
 use super::arguments::{Cluster, Victim};
 use super::corpus::Corpus;
 use super::crash::{mix, state};
 use super::owner::{BlindOwner, Truth};
-use super::served::{Served, Site, finished, shard};
-use balancer::Balancer;
-
-const COLLECTION: &str = "blind";
+use cloud::Cloud;
 
 /// Time between two publishes.
 const BETWEEN_PUBLISHES: Duration = Duration::from_millis(300);
 
-/// How long a server has to be ready, or to end when it is told to.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the network is cut.
+const CUT: Duration = Duration::from_secs(10);
+
+/// How long until searches are answered and publishes acknowledged after a kill.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What the bench prints.
 #[derive(Serialize, Default)]
@@ -50,6 +50,9 @@ struct Report {
     rows: usize,
     dimension: usize,
     clients: usize,
+    /// Queries whose best ten are those of a server in this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compared: Option<Compared>,
     killed: &'static str,
     kills: usize,
     /// Publishes that were acknowledged, and those of them that were gone in the end.
@@ -58,12 +61,14 @@ struct Report {
     /// Searches that were answered, and of them those that were not those of exact search.
     searches: usize,
     wrong: usize,
+    /// Searches of a commit that a publish had replaced, or that the server asked did not have yet.
+    superseded: usize,
     /// Searches and publishes that failed after all repetitions of the client.
     failed_after_retry: usize,
-    /// From a kill to the first answer of a search that began after it.
+    /// From a kill to the first answer of a search that began after it; with the network cut, the slowest search.
     gap_ms: Spread,
-    /// The slowest search of all.
-    slowest_search_ms: f64,
+    /// From a kill to the first publish that was acknowledged after it.
+    publish_gap_ms: Spread,
     /// Searches in a second: before the first kill, until the last, and after it.
     qps: [f64; 3],
     /// Processor time of all servers for a search, before the first kill.
@@ -74,6 +79,16 @@ struct Report {
     load_ms: Spread,
     search_ms: Spread,
     seconds: f64,
+}
+
+/// What two servers said to the same queries.
+#[derive(Serialize, Default, Clone, Copy)]
+struct Compared {
+    queries: usize,
+    equal: usize,
+    /// Those besides whose lists differ in documents that are closer to each other than the error of a score, which
+    /// is drawn anew with every search.
+    equal_but_for_ties: usize,
 }
 
 /// Some of many times.
@@ -120,13 +135,26 @@ pub fn run(arguments: &Cluster, output: &Output<'_>) -> Result<()> {
     publish(&owner.vault, PublishOptions::default(), &remote, UNWATCHED)?;
     site.until_divided()?;
     let load = Load::new(Arc::new(Truth::of(&owner.vault)?), &corpus.queries);
+    if arguments.compare {
+        let truth = locked(&load.current).clone();
+        let compared = compare(&owner, &truth, site.connect()?, &corpus.queries)?;
+        output.line(format!(
+            "{} of {} queries rank as embedded, {} more but for documents closer than the error of a score",
+            compared.equal, compared.queries, compared.equal_but_for_ties,
+        ))?;
+        if compared.equal + compared.equal_but_for_ties < compared.queries {
+            bail!("the servers rank otherwise than one in this process");
+        }
+        report.compared = Some(compared);
+    }
     let owner = thread::scope(|scope| -> Result<BlindOwner> {
         let writer = scope.spawn(|| load.write(owner, &remote, arguments));
         let mut readers = Vec::new();
         for client in 0..arguments.clients {
             let remote = site.connect()?;
             let load = &load;
-            readers.push(scope.spawn(move || load.search(remote, client as u64)));
+            let think = Duration::from_millis(arguments.think);
+            readers.push(scope.spawn(move || load.search(remote, client as u64, think)));
         }
         let played = play(&mut site, &load, arguments, &mut report);
         load.over.store(true, Ordering::Relaxed);
@@ -139,18 +167,19 @@ pub fn run(arguments: &Cluster, output: &Output<'_>) -> Result<()> {
     })?;
     let acknowledged = locked(&load.current).clone();
     report.lost = lost(&owner, &acknowledged, &site, &corpus.queries)?;
-    report.acknowledged = 1 + load.acknowledged.load(Ordering::Relaxed);
+    report.acknowledged = 1 + locked(&load.acknowledged).len();
     report.wrong = load.wrong.load(Ordering::Relaxed);
+    report.superseded = load.superseded.load(Ordering::Relaxed);
     report.failed_after_retry = load.failed.load(Ordering::Relaxed);
     let done = locked(&load.done);
     report.searches = done.len();
     report.search_ms = Spread::of(done.iter().map(|search| search.milliseconds()).collect());
-    report.slowest_search_ms = report.search_ms.most;
     report.load_ms = Spread::of(site.loads.clone());
     report.seconds = start.elapsed().as_secs_f64();
     output.line(format!(
         "{} servers, {} documents, {} kills ({}): {} publishes acknowledged, {} lost; {} searches, {} wrong, {} failed \
-         after all repetitions; gap {:.0} ms (median), {:.0} ms (worst); {:.1} ms of server time for a search",
+         after all repetitions; gap {:.0} ms (median), {:.0} ms (worst), of publishes {:.0} and {:.0} ms; {:.1} ms of \
+         server time for a search; {:.0} searches a second before, {:.0} while it was killed, {:.0} after",
         report.workers,
         report.rows,
         report.kills,
@@ -162,7 +191,12 @@ pub fn run(arguments: &Cluster, output: &Output<'_>) -> Result<()> {
         report.failed_after_retry,
         report.gap_ms.median,
         report.gap_ms.most,
+        report.publish_gap_ms.median,
+        report.publish_gap_ms.most,
         report.server_cpu_ms_per_search,
+        report.qps[0],
+        report.qps[1],
+        report.qps[2],
     ))?;
     for failure in locked(&load.failures).iter().take(5) {
         output.line(format!("failed: {failure}"))?;
@@ -184,20 +218,31 @@ fn play(site: &mut Cloud, load: &Load<'_>, arguments: &Cluster, report: &mut Rep
     let (first, before) = (Instant::now(), load.answered_since(from));
     report.server_cpu_ms_per_search = 1e3 * (site.cpu_seconds()? - cpu) / before.max(1) as f64;
     report.resident_bytes = site.resident_bytes()?;
-    let mut gaps = Vec::new();
+    let (mut gaps, mut publish_gaps) = (Vec::new(), Vec::new());
     for round in 0..report.kills {
-        let killed = site.kill(arguments, round)?;
-        let since = Instant::now();
-        gaps.push(loop {
-            if let Some(answered) = load.first_answer_after(killed) {
-                break answered.duration_since(killed).as_secs_f64() * 1e3;
-            }
-            if since.elapsed() > PATIENCE {
-                bail!("no search was answered within {} s of a kill", PATIENCE.as_secs());
-            }
-            thread::sleep(Duration::from_millis(2));
-        });
-        site.mend(arguments, round)?;
+        let killed = site.kill(arguments.kill, round)?;
+        gaps.push(gap(killed, "search was answered", || load.first_answer_after(killed))?);
+        // One PostgreSQL does not come back by itself.
+        let alone = site.is_down();
+        if alone {
+            site.mend(arguments.kill, round)?;
+        }
+        if !arguments.read_only {
+            let acknowledged =
+                || locked(&load.acknowledged).iter().find(|&&then| then > killed).copied();
+            publish_gaps.push(gap(killed, "publish was acknowledged", acknowledged)?);
+        }
+        if arguments.kill == Victim::Link {
+            // Who asks the other side has its answers at once; the gap is that of the slowest search.
+            thread::sleep(CUT);
+        }
+        if !alone {
+            site.mend(arguments.kill, round)?;
+        }
+        if arguments.kill == Victim::Link {
+            load.until_all_that_began_before(Instant::now());
+            gaps[round] = gaps[round].max(load.slowest_since(killed));
+        }
         thread::sleep(Duration::from_secs_f64(arguments.pause));
     }
     let last = Instant::now();
@@ -206,9 +251,51 @@ fn play(site: &mut Cloud, load: &Load<'_>, arguments: &Cluster, report: &mut Rep
         load.answered_between(from, until) as f64 / until.duration_since(from).as_secs_f64()
     };
     report.gap_ms = Spread::of(gaps);
+    report.publish_gap_ms = Spread::of(publish_gaps);
     report.qps = [rate(from, first), rate(first, last), rate(last, Instant::now())]
         .map(|rate| if rate.is_finite() { rate } else { 0.0 });
     Ok(())
+}
+
+/// The best ten of every query from the servers, beside those from one in this process.
+fn compare(
+    owner: &BlindOwner,
+    truth: &Truth,
+    remote: Remote,
+    queries: &VectorSet,
+) -> Result<Compared> {
+    let embedded = Embedded::empty(truth.collection.epoch());
+    publish(&owner.vault, PublishOptions::default(), &embedded, UNWATCHED)?;
+    let here = BlindSearcher::new(embedded, Hints::in_memory());
+    let there = BlindSearcher::new(remote, Hints::in_memory());
+    let mut compared = Compared { queries: queries.rows(), ..Compared::default() };
+    for query in 0..queries.rows() {
+        let (query, options) = (queries.row(query), SearchOptions::default());
+        let one = here.search(&truth.collection, query, &options)?;
+        let two = there.search(&truth.collection, query, &options)?;
+        if !truth.is_answered_by(query, &one)? || !truth.is_answered_by(query, &two)? {
+            continue;
+        }
+        if one.hits.iter().zip(&two.hits).all(|(one, two)| one.id == two.id) {
+            compared.equal += 1;
+        } else {
+            compared.equal_but_for_ties += 1;
+        }
+    }
+    Ok(compared)
+}
+
+/// Milliseconds from a kill until something happened.
+fn gap(killed: Instant, what: &str, happened: impl Fn() -> Option<Instant>) -> Result<f64> {
+    loop {
+        if let Some(then) = happened() {
+            return Ok(then.duration_since(killed).as_secs_f64() * 1e3);
+        }
+        if killed.elapsed() > PATIENCE {
+            bail!("no {what} within {} s of a kill", PATIENCE.as_secs());
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Publishes that were acknowledged and are gone: the servers must be at the commit that was acknowledged last, or
@@ -252,10 +339,14 @@ struct Load<'a> {
     current: Mutex<Arc<Truth>>,
     queries: &'a VectorSet,
     over: AtomicBool,
-    acknowledged: AtomicUsize,
+    /// When publishes were acknowledged.
+    acknowledged: Mutex<Vec<Instant>>,
     failed: AtomicUsize,
     wrong: AtomicUsize,
+    superseded: AtomicUsize,
     done: Mutex<Vec<Search>>,
+    /// When the search began that each client waits for.
+    under_way: Mutex<Vec<Option<Instant>>>,
     failures: Mutex<Vec<String>>,
 }
 
@@ -265,10 +356,12 @@ impl<'a> Load<'a> {
             current: Mutex::new(truth),
             queries,
             over: AtomicBool::new(false),
-            acknowledged: AtomicUsize::new(0),
+            acknowledged: Mutex::default(),
             failed: AtomicUsize::new(0),
             wrong: AtomicUsize::new(0),
+            superseded: AtomicUsize::new(0),
             done: Mutex::default(),
+            under_way: Mutex::default(),
             failures: Mutex::default(),
         }
     }
@@ -299,7 +392,7 @@ impl<'a> Load<'a> {
             ingest(&mut owner.vault, &documents, UNWATCHED, &mut UnwrapErr(SysRng))?;
             match publish(&owner.vault, PublishOptions::default(), server, UNWATCHED) {
                 Ok(_) => {
-                    self.acknowledged.fetch_add(1, Ordering::Relaxed);
+                    locked(&self.acknowledged).push(Instant::now());
                     *locked(&self.current) = Arc::new(Truth::of(&owner.vault)?);
                 }
                 Err(error) => self.fail(&error),
@@ -308,14 +401,17 @@ impl<'a> Load<'a> {
         Ok(owner)
     }
 
-    fn search(&self, server: Remote, client: u64) -> Result<()> {
+    fn search(&self, server: Remote, client: u64, think: Duration) -> Result<()> {
         let searcher = BlindSearcher::new(server, Hints::in_memory());
         let mut random = client;
         while !self.over.load(Ordering::Relaxed) {
+            thread::sleep(think);
             let truth = locked(&self.current).clone();
             let query = self.queries.row(mix(&mut random) as usize % self.queries.rows());
             let began = Instant::now();
-            match searcher.search(&truth.collection, query, &SearchOptions::default()) {
+            self.set_under_way(client, Some(began));
+            let answer = searcher.search(&truth.collection, query, &SearchOptions::default());
+            match answer {
                 Ok(answer) => {
                     locked(&self.done).push(Search { began, ended: Instant::now() });
                     if !truth.is_answered_by(query, &answer)? {
@@ -323,9 +419,12 @@ impl<'a> Load<'a> {
                     }
                 }
                 // A publish came first: the next search is of its commit.
-                Err(ClientError::Outdated { .. } | ClientError::Unpublished { .. }) => {}
+                Err(ClientError::Outdated { .. } | ClientError::Unpublished { .. }) => {
+                    self.superseded.fetch_add(1, Ordering::Relaxed);
+                }
                 Err(error) => self.fail(&error),
             }
+            self.set_under_way(client, None);
         }
         Ok(())
     }
@@ -338,6 +437,29 @@ impl<'a> Load<'a> {
         locked(&self.done).iter().filter(|done| done.ended >= from && done.ended < until).count()
     }
 
+    fn set_under_way(&self, client: u64, began: Option<Instant>) {
+        let mut all = locked(&self.under_way);
+        let client = client as usize;
+        if all.len() <= client {
+            all.resize(client + 1, None);
+        }
+        all[client] = began;
+    }
+
+    /// Waits until no search is under way that began before a moment.
+    fn until_all_that_began_before(&self, moment: Instant) {
+        let early = |began: &Option<Instant>| began.is_some_and(|began| began < moment);
+        while locked(&self.under_way).iter().any(early) {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn slowest_since(&self, from: Instant) -> f64 {
+        let done = locked(&self.done);
+        let since = done.iter().rev().take_while(|done| done.ended > from);
+        since.map(Search::milliseconds).fold(0.0, f64::max)
+    }
+
     fn first_answer_after(&self, moment: Instant) -> Option<Instant> {
         let done = locked(&self.done);
         done.iter().rev().take(1000).filter(|done| done.began > moment).map(|d| d.ended).min()
@@ -346,136 +468,4 @@ impl<'a> Load<'a> {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A database, servers over it, and a balancer before them.
-struct Cloud {
-    postgres: Postgres,
-    store: String,
-    directory: TempDir,
-    first: Site,
-    servers: Vec<Option<Served>>,
-    balancer: Balancer,
-    replicas: usize,
-    /// What servers took to be ready, in milliseconds.
-    loads: Vec<f64>,
-}
-
-impl Cloud {
-    fn start(arguments: &Cluster) -> Result<Self> {
-        let postgres =
-            Postgres::start().context("there is no PostgreSQL on this machine (.ci/postgres)")?;
-        let directory = tempfile::Builder::new().prefix("shard-cluster-").tempdir()?;
-        fs::create_dir(directory.path().join("objects"))?;
-        let first = Site::new(&directory.path().join("0"))?;
-        let store = postgres.database();
-        let mut cloud = Self {
-            store,
-            postgres,
-            first,
-            directory,
-            servers: Vec::new(),
-            balancer: Balancer::start()?,
-            replicas: arguments.replicas,
-            loads: Vec::new(),
-        };
-        for number in 0..arguments.workers {
-            cloud.servers.push(None);
-            cloud.start_server(number)?;
-        }
-        Ok(cloud)
-    }
-
-    fn place(&self, number: usize) -> PathBuf {
-        self.directory.path().join(number.to_string())
-    }
-
-    fn start_server(&mut self, number: usize) -> Result<()> {
-        let objects = format!("file://{}", self.directory.path().join("objects").display());
-        let replicas = self.replicas.to_string();
-        let more = ["--store", &self.store, "--objects", &objects, "--replicas", &replicas];
-        if number > 0 && !self.place(number).exists() {
-            copy(&self.place(0), &self.place(number))?;
-        }
-        let start = Instant::now();
-        let site = self.first.at(&self.place(number));
-        let server = site.start(shard()?, "127.0.0.1:0", &more)?;
-        let address = server.address()?;
-        self.servers[number] = Some(server);
-        // Whoever is counted on has loaded its share.
-        self.until_divided()?;
-        self.loads.push(start.elapsed().as_secs_f64() * 1e3);
-        self.balancer.set(number, Some(address));
-        Ok(())
-    }
-
-    /// Waits until every server that runs counts on all others.
-    fn until_divided(&self) -> Result<()> {
-        let servers = self.running().count();
-        self.running().try_for_each(|server| server.until_it_sees(servers, PATIENCE))
-    }
-
-    fn server(&self, number: usize) -> Result<&Served> {
-        self.servers[number].as_ref().context("a server that runs")
-    }
-
-    fn connect(&self) -> Result<Remote> {
-        let mut options: RemoteOptions = self.server(0)?.options(COLLECTION)?;
-        options.address = format!("https://{}/{COLLECTION}", self.balancer.address()).parse()?;
-        Ok(Remote::connect(options)?)
-    }
-
-    fn running(&self) -> impl Iterator<Item = &Served> {
-        self.servers.iter().flatten()
-    }
-
-    fn cpu_seconds(&self) -> Result<f64> {
-        self.running().map(Served::cpu_seconds).sum()
-    }
-
-    fn resident_bytes(&self) -> Result<Vec<u64>> {
-        self.running().map(Served::resident_bytes).collect()
-    }
-
-    /// Kills what is to be killed. Returns when it was gone, or was told to go.
-    fn kill(&mut self, arguments: &Cluster, round: usize) -> Result<Instant> {
-        let number = round % arguments.workers;
-        match arguments.kill {
-            Victim::None => {}
-            Victim::Worker => {
-                self.servers[number].as_mut().context("a server that runs")?.kill()?;
-                self.servers[number] = None;
-            }
-            Victim::Restart => {
-                // As an orchestrator does: no new connections, then the signal.
-                self.balancer.set(number, None);
-                let mut server = self.servers[number].take().context("a server that runs")?;
-                let told = Instant::now();
-                server.terminate(PATIENCE)?;
-                return Ok(told);
-            }
-            Victim::Postgres => self.postgres.kill(),
-        }
-        Ok(Instant::now())
-    }
-
-    /// Starts again what was killed.
-    fn mend(&mut self, arguments: &Cluster, round: usize) -> Result<()> {
-        match arguments.kill {
-            Victim::None => Ok(()),
-            Victim::Worker | Victim::Restart => self.start_server(round % arguments.workers),
-            Victim::Postgres => {
-                self.postgres.restart();
-                Ok(())
-            }
-        }
-    }
-}
-
-/// Copies tokens and certificate of one server for another.
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    let mut copy = Command::new("cp");
-    copy.arg("-r").arg(from).arg(to);
-    finished(&mut copy)?;
-    Ok(())
 }
