@@ -17,6 +17,7 @@
 
 mod damage;
 pub mod messages;
+pub mod opened;
 
 pub use damage::{damage, stretch};
 

@@ -9,10 +9,10 @@ use shard_protocol::{
     ActivateEpoch, Advance, BeginPublish, BlindQuery, BlobName, BlockList, Candidates, CellHandle,
     CollectionName, CommitName, DeleteBlob, DeleteRows, Disclosed, Epoch, FetchBlob, FetchBlobs,
     FetchShared, FetchSharedMany, Leak, Limits, ListBlobs, ListMacs, MessageKind, OpenSession,
-    OpenSlotsSession, PublishRows, PutBlob, PutBlobs, RerankRequest, ResetCollection, Revision,
-    Row, RowBatch, RowHandle, RowMac, SessionId, SlotsRequest, Table, declassify,
+    OpenSlotsSession, PublishRows, PutBlob, PutBlobs, RecordList, RerankRequest, ResetCollection,
+    Revision, Row, RowBatch, RowHandle, RowMac, SessionId, SlotsRequest, Table, declassify,
 };
-use shard_rlwe::blind::{QueryRank, Shape};
+use shard_rlwe::blind::{PAGE_SLOTS, QueryRank, Shape};
 use shard_rlwe::slots::{SlotsClient, SlotsLayout, SlotsParameters};
 use shard_rlwe::{
     Entropy, Layout, MergeSpan, Parameters, RequestKey, ResponseKey, RingDegree, SessionKey,
@@ -164,7 +164,14 @@ pub fn slots_session() -> (OpenSlotsSession, SlotsRequest, SlotsClient) {
 /// Blocks of the blind collection, checks included.
 const BLOCKS: u8 = 3;
 
-fn blind_shape() -> Shape {
+/// The cell of each, where they are in cells.
+const CELLS: [u32; BLOCKS as usize] = [0, 4, 4];
+
+/// Bytes of a slot of its records, of which there is one page.
+const SLOT_BYTES: usize = 24;
+
+/// How rows lie in the blocks of a blind collection.
+pub fn blind_shape() -> Shape {
     Shape::new(WIDTH, 8, QueryRank::One).expect("rows of six coordinates in one tile")
 }
 
@@ -186,27 +193,76 @@ pub fn block_list() -> BlockList {
     .expect("three blocks, one of them a check")
 }
 
-/// The publish of a blind collection in a server that holds nothing; `list` is the blob with the list
-/// of its blocks.
-pub fn blind_publish(list: Vec<u8>) -> Vec<Vec<u8>> {
+/// The same in cells.
+pub fn block_list_of_cells() -> BlockList {
+    let cells = declassify(CELLS.to_vec(), Leak::CellMembership);
+    block_list().with_cells(cells).expect("a cell for every block")
+}
+
+/// The list of the pages of its records.
+pub fn record_list() -> RecordList {
+    RecordList::new(
+        epoch(),
+        declassify(SLOT_BYTES, Leak::CollectionShape),
+        declassify(QueryRank::One, Leak::CollectionShape),
+        declassify(vec![[40; 16]], Leak::BlockChanges),
+    )
+    .expect("one page of small slots")
+}
+
+/// The publish of a blind collection in a server that holds nothing; `blocks` and `records` are the blobs with
+/// the lists of its blocks and of the pages of its records.
+pub fn blind_publish(blocks: Vec<u8>, records: Vec<u8>) -> Vec<Vec<u8>> {
     let (to, revision) = (CommitName([1; 16]), Revision(1));
     let advance =
         || declassify(Advance { from: None, to, revision, turn: 1 }, Leak::CollectionShape);
     let block = |block: u8| (BlobName::block([block; 16]), residues(block));
-    let blocks = declassify((0..BLOCKS).map(block).collect(), Leak::SealedBlobs);
-    let name = declassify(BlobName::blocks(to), Leak::SealedBlobs);
+    let page = (BlobName::page([40; 16]), residues(40)[..PAGE_SLOTS * SLOT_BYTES].to_vec());
+    let stored = declassify((0..BLOCKS).map(block).chain([page]).collect(), Leak::SealedBlobs);
+    let put = |name: BlobName, list: Vec<u8>| {
+        let name = declassify(name, Leak::SealedBlobs);
+        PutBlob::new(name, declassify(list, Leak::SealedBlobs)).encode()
+    };
     vec![
         BeginPublish::new(advance()).encode(),
-        PutBlobs::new(blocks).encode(),
-        PutBlob::new(name, declassify(list, Leak::SealedBlobs)).encode(),
+        PutBlobs::new(stored).encode(),
+        put(BlobName::records(to), records),
+        put(BlobName::blocks(to), blocks),
         ActivateEpoch::new(advance(), epoch()).encode(),
     ]
 }
 
+/// Two queries of a table of that collection.
+fn two_queries(table: Table) -> BlindQuery {
+    let commit = declassify(CommitName([1; 16]), Leak::CollectionShape);
+    BlindQuery::new(table, epoch(), commit, vec![residues(50), residues(51)])
+}
+
 /// A search of that collection, of two queries.
 pub fn blind_query() -> BlindQuery {
-    let commit = declassify(CommitName([1; 16]), Leak::CollectionShape);
-    BlindQuery::new(Table::Rows, epoch(), commit, vec![residues(50), residues(51)])
+    two_queries(Table::Rows)
+}
+
+/// A search of one of its cells.
+pub fn query_of_cells() -> BlindQuery {
+    blind_query().of_cells(declassify(vec![4], Leak::ActiveCells))
+}
+
+/// A fetch of two of its records.
+pub fn record_query() -> BlindQuery {
+    two_queries(Table::Records)
+}
+
+/// Bytes of the answer to one query.
+pub fn answer_bytes(query: &BlindQuery) -> usize {
+    match (query.table(), query.cells()) {
+        (Table::Records, _) => record_list().shape().answer_bytes(),
+        (Table::Rows, None) => block_list().answer_bytes(),
+        (Table::Rows, Some(asked)) => {
+            let blocks = CELLS.iter().filter(|cell| asked.contains(cell)).count();
+            blind_shape().answer_bytes(blocks)
+        }
+    }
 }
 
 /// A server that holds nothing.
@@ -214,10 +270,10 @@ pub fn empty_server() -> Server {
     Server::new(Arc::new(MemoryRows::new()), limits()).with_block_bytes(1 << 20)
 }
 
-/// A server that holds the blind collection.
+/// A server that holds the blind collection, with its blocks in cells.
 pub fn blind_server() -> Server {
     let server = empty_server();
-    for message in blind_publish(block_list().encode()) {
+    for message in blind_publish(block_list_of_cells().encode(), record_list().encode()) {
         server.handle(&CollectionName::default(), &message);
     }
     server

@@ -3,13 +3,14 @@
 use std::sync::LazyLock;
 
 use bolero::check;
+use shard_fuzz::opened::{Fetch, Searches};
 use shard_fuzz::{SCRIPT_BYTES, damage, messages};
 use shard_protocol::{
     ActivateEpoch, BeginPublish, BlindAnswer, BlindQuery, Blob, BlobList, Blobs, BlockList,
     CollectionName, CollectionState, DeleteBlob, DeleteRows, FetchBlob, FetchBlobs, FetchShared,
     FetchSharedMany, ListBlobs, ListMacs, MessageKind, OpenSession, OpenSlotsSession, PublishRows,
     PutBlob, PutBlobs, RecordList, Refusal, RefusalCode, RerankRequest, RerankResponse,
-    ResetCollection, RowBatch, RowMacs, SlotsRequest, SlotsResponse, message_kind,
+    ResetCollection, RowBatch, RowMacs, SlotsRequest, SlotsResponse, Table, message_kind,
 };
 use shard_rlwe::slots::SlotsClient;
 use shard_server::Server;
@@ -46,7 +47,7 @@ fn serve(server: &Server, message: &[u8]) {
         }
         MessageKind::BlindAnswer => {
             let query = BlindQuery::decode(message, &limits).expect("only searches are answered");
-            let (queries, length) = (query.queries().len(), messages::block_list().answer_bytes());
+            let (queries, length) = (query.queries().len(), messages::answer_bytes(&query));
             BlindAnswer::decode(&answer, queries, length, &limits)
                 .expect("an answer of the collection's length to every query");
         }
@@ -96,7 +97,6 @@ fn decode_as_everything(bytes: &[u8]) {
         Blob,
         DeleteBlob,
         BlobList,
-        BlindQuery,
         BlockList,
         RecordList,
         PutBlobs,
@@ -104,6 +104,14 @@ fn decode_as_everything(bytes: &[u8]) {
         FetchSharedMany,
         Blobs
     );
+    if let Ok(query) = BlindQuery::decode(bytes, &limits) {
+        let expected = match query.table() {
+            Table::Rows => MessageKind::BlindQuery,
+            Table::Records => MessageKind::RecordQuery,
+        };
+        assert_eq!(kind, Ok(expected));
+        assert_eq!(query.encode(), bytes);
+    }
     for (queries, length) in [(1, 1), (2, messages::block_list().answer_bytes())] {
         if let Ok(answer) = BlindAnswer::decode(bytes, queries, length, &limits) {
             assert_eq!(kind, Ok(MessageKind::BlindAnswer));
@@ -140,8 +148,11 @@ fn sound_messages_are_accepted_and_scored() {
             message_kind(&message)
         );
     }
-    let query = messages::blind_query().encode();
-    assert_eq!(kind_of(&messages::blind_server(), &query), Ok(MessageKind::BlindAnswer));
+    let server = messages::blind_server();
+    for query in [messages::blind_query(), messages::query_of_cells(), messages::record_query()] {
+        let (kind, table) = (kind_of(&server, &query.encode()), query.table());
+        assert_eq!(kind, Ok(MessageKind::BlindAnswer), "{table:?}, {:?}", query.cells());
+    }
 }
 
 #[test]
@@ -226,64 +237,146 @@ fn rerank_requests() {
     });
 }
 
-#[test]
-fn blind_queries() {
-    static SOUND: LazyLock<Vec<u8>> = LazyLock::new(|| messages::blind_query().encode());
+/// Damages a query of the blind collection, and serves it.
+fn serve_damaged_queries(sound: &BlindQuery) {
     static SERVER: LazyLock<Server> = LazyLock::new(messages::blind_server);
+    let sound = sound.encode();
     check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {
-        let bytes = damage(&SOUND, script);
+        let bytes = damage(&sound, script);
         decode_as_everything(&bytes);
         serve(&SERVER, &bytes);
     });
 }
 
 #[test]
+fn blind_queries() {
+    serve_damaged_queries(&messages::blind_query());
+}
+
+#[test]
+fn queries_of_cells() {
+    serve_damaged_queries(&messages::query_of_cells());
+}
+
+#[test]
+fn record_queries() {
+    serve_damaged_queries(&messages::record_query());
+}
+
+/// What decodes is opened. What is taken besides is that of the collection, up to twice the tolerance.
+#[test]
 fn blind_answers() {
-    static SOUND: LazyLock<Vec<u8>> = LazyLock::new(|| {
-        let query = messages::blind_query().encode();
-        messages::blind_server().handle(&CollectionName::default(), &query)
+    static SEARCHES: LazyLock<(Searches, Vec<u8>)> = LazyLock::new(|| {
+        let searches = Searches::default();
+        let answers = searches.answers().encode();
+        (searches, answers)
     });
+    let (searches, sound) = &*SEARCHES;
+    let (length, limits) = (searches.answer_bytes(), messages::limits());
+    let open =
+        |bytes: &[u8]| Some(searches.open(&BlindAnswer::decode(bytes, 2, length, &limits).ok()?));
+    let honest = open(sound).expect("a sound answer");
+    assert!(honest.iter().all(|(_, taken)| *taken));
     check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {
-        decode_as_everything(&damage(&SOUND, script));
+        let bytes = damage(sound, script);
+        decode_as_everything(&bytes);
+        let opened = open(&bytes).into_iter().flatten().zip(&honest).enumerate();
+        for (query, ((scores, taken), (honest, _))) in opened {
+            assert_eq!(scores.len(), honest.len());
+            let moved = scores.iter().zip(honest).map(|(score, honest)| (score - honest).abs());
+            let moved = moved.fold(0.0, f64::max);
+            assert!(
+                moved.is_finite() && (!taken || moved <= Searches::most_moved(query)),
+                "{moved}"
+            );
+        }
     });
 }
 
-/// The list of a commit's blocks is damaged: it is activated or refused, and what is activated is
-/// searched.
 #[test]
-fn lists_of_blocks() {
-    static SOUND: LazyLock<Vec<u8>> = LazyLock::new(|| messages::block_list().encode());
-    static QUERY: LazyLock<Vec<u8>> = LazyLock::new(|| messages::blind_query().encode());
+fn record_answers() {
+    static FETCH: LazyLock<Fetch> = LazyLock::new(Fetch::default);
+    let sound = FETCH.answer.encode();
+    assert_eq!(FETCH.open(&FETCH.answer), FETCH.slot);
     check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {
-        let list = damage(&SOUND, script);
+        let bytes = damage(&sound, script);
+        decode_as_everything(&bytes);
+        if let Ok(answer) =
+            BlindAnswer::decode(&bytes, 1, FETCH.answer_bytes(), &messages::limits())
+        {
+            assert_eq!(FETCH.open(&answer).len(), FETCH.slot.len());
+        }
+    });
+}
+
+/// Activates a damaged list of blocks, or it is refused, and searches what is activated.
+fn search_damaged_lists(sound: &BlockList) {
+    let (sound, records) = (sound.encode(), messages::record_list().encode());
+    let (query, fetch) = (messages::blind_query().encode(), messages::record_query().encode());
+    check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {
+        let list = damage(&sound, script);
         decode_as_everything(&list);
         let server = messages::empty_server();
-        let collection = CollectionName::default();
-        for message in messages::blind_publish(list.clone()) {
+        for message in messages::blind_publish(list.clone(), records.clone()) {
             serve(&server, &message);
         }
-        let answer = server.handle(&collection, &QUERY);
+        let answer = server.handle(&CollectionName::default(), &query);
         if message_kind(&answer) == Ok(MessageKind::BlindAnswer) {
             let limits = messages::limits();
             let list = BlockList::decode(&list, &limits).expect("only lists are activated");
             BlindAnswer::decode(&answer, 2, list.answer_bytes(), &limits)
                 .expect("an answer of the list's length to every query");
         }
+        serve(&server, &fetch);
+    });
+}
+
+#[test]
+fn lists_of_blocks() {
+    search_damaged_lists(&messages::block_list());
+}
+
+#[test]
+fn lists_of_blocks_in_cells() {
+    search_damaged_lists(&messages::block_list_of_cells());
+}
+
+/// The same of the pages of its records.
+#[test]
+fn lists_of_records() {
+    let (sound, blocks) = (messages::record_list().encode(), messages::block_list().encode());
+    let (query, fetch) = (messages::blind_query().encode(), messages::record_query().encode());
+    check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES).for_each(|script: &[u8]| {
+        let list = damage(&sound, script);
+        decode_as_everything(&list);
+        let server = messages::empty_server();
+        for message in messages::blind_publish(blocks.clone(), list.clone()) {
+            serve(&server, &message);
+        }
+        let answer = server.handle(&CollectionName::default(), &fetch);
+        if message_kind(&answer) == Ok(MessageKind::BlindAnswer) {
+            let limits = messages::limits();
+            let list = RecordList::decode(&list, &limits).expect("only lists are activated");
+            BlindAnswer::decode(&answer, 2, list.shape().answer_bytes(), &limits)
+                .expect("an answer of the list's length to every query");
+        }
+        serve(&server, &query);
     });
 }
 
 /// One of the messages of a publish is damaged and all are sent.
 #[test]
 fn publishes_of_blocks() {
-    static SOUND: LazyLock<Vec<Vec<u8>>> =
-        LazyLock::new(|| messages::blind_publish(messages::block_list().encode()));
-    static QUERY: LazyLock<Vec<u8>> = LazyLock::new(|| messages::blind_query().encode());
+    let (blocks, records) = (messages::block_list_of_cells(), messages::record_list());
+    let sound = messages::blind_publish(blocks.encode(), records.encode());
+    let queries = [messages::blind_query(), messages::query_of_cells(), messages::record_query()];
+    let queries = queries.map(|query| query.encode());
     check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES + 1).for_each(
         |input: &[u8]| {
             let (which, script) = input.split_first().unwrap_or((&0, &[]));
             let server = messages::empty_server();
-            for (at, sound) in SOUND.iter().enumerate() {
-                if at == usize::from(*which) % SOUND.len() {
+            for (at, sound) in sound.iter().enumerate() {
+                if at == usize::from(*which) % 5 {
                     let bytes = damage(sound, script);
                     decode_as_everything(&bytes);
                     serve(&server, &bytes);
@@ -291,7 +384,9 @@ fn publishes_of_blocks() {
                     serve(&server, sound);
                 }
             }
-            server.handle(&CollectionName::default(), &QUERY);
+            for query in &queries {
+                server.handle(&CollectionName::default(), query);
+            }
         },
     );
 }

@@ -9,15 +9,16 @@ use rand::{Rng, SeedableRng};
 use sha2::{Digest, Sha256};
 use shard_client::vault::{KdfCost, MIN_KEY_FILE_BYTES, Unlock, Vault};
 use shard_client::{
-    CellCount, Choice, ClientError, Collection, Documents, Settings, UNWATCHED, create_vault,
-    ingest, stored_vectors, verify_vault,
+    BlindCollection, CellCount, Choice, ClientError, Collection, Documents, Record, Settings,
+    UNWATCHED, create_vault, ingest, set_records, stored_documents, stored_records, stored_vectors,
+    verify_vault,
 };
 use shard_fuzz::{SCRIPT_BYTES, damage};
 use shard_geometry::VectorSet;
 use tempfile::TempDir;
 use zeroize::Zeroizing;
 
-const ITERATIONS: usize = 1000;
+const ITERATIONS: usize = 500;
 
 /// The header of a keyring, and the checksum at its end, as docs/FORMAT.md has them.
 const HEADER_BYTES: usize = 28;
@@ -32,19 +33,17 @@ fn unlock() -> Unlock {
     Unlock::KeyFile(Zeroizing::new(vec![5; MIN_KEY_FILE_BYTES]))
 }
 
+/// Ids, vectors and records.
+type Contents = (Vec<String>, Vec<f32>, Vec<Vec<u8>>);
+
 /// A vault with a few documents, after two commits.
-fn vault() -> (TempDir, PathBuf) {
+fn vault(settings: &Settings) -> (TempDir, PathBuf) {
     let parent = tempfile::tempdir().expect("a temporary directory");
     let directory = parent.path().join("vault");
     let mut random = StdRng::seed_from_u64(1);
     let cost = KdfCost::new(8, 1, 1).expect("the lowest cost");
-    let settings = Settings {
-        d_pub: Choice::Fixed(2),
-        candidates: Choice::Fixed(4),
-        ..Settings::new(CellCount::Cells(1))
-    };
     let mut vault =
-        create_vault(&directory, &unlock(), cost, &settings, &mut random).expect("a new vault");
+        create_vault(&directory, &unlock(), cost, settings, &mut random).expect("a new vault");
     for first in [0, 10] {
         let ids: Vec<String> = (first..first + 10).map(|id| id.to_string()).collect();
         let unit = || random.next_u32() as f32 / u32::MAX as f32;
@@ -56,12 +55,19 @@ fn vault() -> (TempDir, PathBuf) {
     (parent, directory)
 }
 
-/// Opens a vault and reads all of it.
-fn read_everything(directory: &Path) -> Result<(Vec<String>, Vec<f32>), ClientError> {
-    let vault = Vault::open(directory, &unlock())?;
-    verify_vault(&vault, UNWATCHED)?;
-    let ids = Collection::open(&vault)?.index().ids().map(str::to_owned).collect();
-    Ok((ids, stored_vectors(&vault)?.values().to_vec()))
+/// Reads all of a rotated vault.
+fn read_rotated(vault: &Vault) -> Result<Contents, ClientError> {
+    let ids = Collection::open(vault)?.index().ids().map(str::to_owned).collect();
+    Ok((ids, stored_vectors(vault)?.values().to_vec(), Vec::new()))
+}
+
+/// Reads all of a blind vault.
+fn read_blind(vault: &Vault) -> Result<Contents, ClientError> {
+    let collection = BlindCollection::open(vault)?;
+    collection.matching(&"year > 1980".parse().expect("a filter"))?;
+    let (ids, vectors) = stored_documents(vault)?;
+    let records = stored_records(vault)?.into_iter().map(|record| record.bytes).collect();
+    Ok((ids, vectors.values().to_vec(), records))
 }
 
 /// Makes length and checksum true again, so that damage reaches what lies behind them.
@@ -76,10 +82,41 @@ fn repair(bytes: &mut [u8]) {
 
 #[test]
 fn damaged_files() {
-    let (_parent, directory) = vault();
+    let settings = Settings {
+        d_pub: Choice::Fixed(2),
+        candidates: Choice::Fixed(4),
+        ..Settings::new(CellCount::Cells(1))
+    };
+    let (_parent, directory) = vault(&settings);
+    open_damaged_files(&directory, read_rotated);
+}
+
+#[test]
+fn damaged_files_of_a_blind_vault() {
+    let settings =
+        Settings { cells: CellCount::Cells(2), tile: Choice::Fixed(256), ..Settings::blind() };
+    let (_parent, directory) = vault(&settings);
+    let mut opened = Vault::open(&directory, &unlock()).expect("a vault");
+    let record = |id: u32| Record {
+        id: id.to_string(),
+        bytes: format!("{{\"year\": {}}}", 1979 + id).into_bytes(),
+    };
+    let records = (0..5).map(record).collect();
+    set_records(&mut opened, records, &mut StdRng::seed_from_u64(2)).expect("a commit");
+    drop(opened);
+    open_damaged_files(&directory, read_blind);
+}
+
+/// Opens a vault of which one file was damaged: what it held, or an error.
+fn open_damaged_files(directory: &Path, read: fn(&Vault) -> Result<Contents, ClientError>) {
+    let read_everything = || {
+        let vault = Vault::open(directory, &unlock())?;
+        verify_vault(&vault, UNWATCHED)?;
+        read(&vault)
+    };
     let files = FILES.map(|name| directory.join(name));
     let sound = files.each_ref().map(|file| fs::read(file).expect("a file"));
-    let contents = read_everything(&directory).expect("a sound vault");
+    let contents = read_everything().expect("a sound vault");
     check!().with_iterations(ITERATIONS).with_max_len(4 + SCRIPT_BYTES).for_each(
         |input: &[u8]| {
             let Some((&[which, mend, low, high], script)) = input.split_first_chunk() else {
@@ -94,7 +131,7 @@ fn damaged_files() {
                 repair(&mut bytes);
             }
             fs::write(&files[which], &bytes).expect("a file to write");
-            let outcome = read_everything(&directory);
+            let outcome = read_everything();
             fs::write(&files[which], &sound[which]).expect("a file to restore");
             for beside in BESIDE {
                 // What SQLite made of a damaged database.
