@@ -465,20 +465,15 @@ pub fn plan(
     searches: f64,
     prices: Option<&str>,
 ) -> PyResult<String> {
-    let sizes = [rows as f64, dimension as f64, worker_gigabytes, megabits.unwrap_or(1.0)];
-    if !sizes.iter().all(|size| *size > 0.0) || searches.is_nan() || searches < 0.0 {
-        return Err(input(
-            "rows, dimension, megabits and worker_memory are more than 0, and searches at least 0",
-        ));
+    if rows == 0 || dimension == 0 {
+        return Err(input("rows and dimension are more than 0"));
     }
-    let prices: Prices = match prices {
-        Some(given) => serde_json::from_str(given).map_err(|error| error.to_string()),
-        None => toml::from_str(Prices::PLACEHOLDERS).map_err(|error| error.to_string()),
-    }
-    .map_err(|error| input(format!("the prices: {error}")))?;
-    if !prices.are_sound() {
-        return Err(input("the prices: they are zero or more, and a worker has a core"));
-    }
+    let prices = match prices {
+        Some(given) => {
+            serde_json::from_str(given).map_err(|error| input(format!("the prices: {error}")))?
+        }
+        None => Prices::placeholders(),
+    };
     let worker_memory = worker_gigabytes * 1e9;
     let wanted = Wanted { rows, dimension, cells, worker_memory, searches, megabits };
     let planned = wanted.plan(prices).map_err(raised)?;

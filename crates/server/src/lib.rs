@@ -56,7 +56,9 @@ use shard_rlwe::slots::SlotsServer;
 use shard_store::{EpochStatistics, RowStore};
 
 use blind::Blocks;
-pub use blind::{Asked, BLOCK_BYTES, BlockCounts, BlockError, PartQuery, PeerError, Peers, View};
+pub use blind::{
+    Asked, BLOCK_BYTES, BlockCounts, BlockError, PartQuery, PeerError, Peers, RESIDUE_SECONDS, View,
+};
 pub use embedded::{Embedded, RowSource};
 pub use error::ServerError;
 pub use maintenance::{Figure, Maintenance, NoMaintenance};

@@ -15,9 +15,9 @@ pub use planned::Planned;
 pub use probes::{Probe, Probes, compare_probes};
 
 use serde::Serialize;
-use shard_client::{BlindCollection, SECRET_BYTES};
+use shard_client::{BlindCollection, ClientError, SECRET_BYTES};
 use shard_rlwe::blind::{
-    BLOCK_RANK, Choice, CostModel, DEGREE, Link, Precision, QueryRank, Security, Shape, ShapeError,
+    BLOCK_RANK, Choice, CostModel, DEGREE, Link, Precision, QueryRank, Security, Shape,
     choose_tile, tolerance,
 };
 use shard_rlwe::{Objective, OperandBound, OperandScale, Workload, plan};
@@ -95,11 +95,14 @@ pub struct Ways {
     pub tile: String,
     /// The fastest width for the link, where it is another than the vault has or a new one would be given.
     pub other_tile: Option<usize>,
+    /// Whether a blind search names cells to the server.
+    pub names_cells: bool,
     /// Megabits in a second of the link.
     pub megabits: f64,
     /// Deviation of a blind score's error, in units of the longest document times the query.
     pub precision: f64,
-    /// How far a server can move a blind score without being caught, in the same units.
+    /// How far a check of a blind answer may be off, in the same units: a server that moves a score by more than
+    /// twice as much is caught.
     pub tolerance: f64,
     /// Security of a blind collection.
     pub security: Vec<Bits>,
@@ -107,45 +110,90 @@ pub struct Ways {
     pub recommendation: String,
 }
 
+/// Documents that can be planned for.
+const MOST_ROWS: usize = 1_000_000_000_000;
+
 /// Compares the ways to search so many documents of a dimension, for a link of so many megabits in a
 /// second.
 ///
 /// # Errors
-/// When there is no such shape.
+/// When there is no such shape or link, or there are too many documents to plan for.
 pub fn compare_ways(
     rows: usize,
     dimension: usize,
     megabits: Option<f64>,
-) -> Result<Ways, ShapeError> {
-    let link = link(megabits);
-    let choice = fastest(rows, dimension, QueryRank::One, link)?;
-    let usual = fastest(rows, dimension, QueryRank::One, Link::default())?.shape.tile();
-    let other_tile = Some(choice.shape.tile()).filter(|tile| *tile != usual);
-    Ok(Ways { other_tile, ..ways(rows, dimension, link, &Searched::whole(choice)) })
+) -> Result<Ways, ClientError> {
+    compare_ways_in_cells(rows, dimension, None, megabits)
+}
+
+/// The same for a collection of so many cells, of which a search asks for some.
+fn compare_ways_in_cells(
+    rows: usize,
+    dimension: usize,
+    cells: Option<(usize, usize)>,
+    megabits: Option<f64>,
+) -> Result<Ways, ClientError> {
+    check_rows(rows)?;
+    let link = link(megabits)?;
+    let scored = scored(rows, cells.unwrap_or((1, 1)));
+    let shape = fastest(scored, dimension, QueryRank::One, link)?;
+    let usual = fastest(scored, dimension, QueryRank::One, Link::default())?.tile();
+    let other_tile = Some(shape.tile()).filter(|tile| *tile != usual);
+    let searched = Searched::to_be(shape, rows, cells, link);
+    Ok(Ways { other_tile, ..ways(rows, dimension, link, &searched) })
 }
 
 /// The same for a collection as it is: of a blind one with its own tiles, secrets, cells and free places.
 ///
 /// # Errors
-/// When there is no such shape.
-pub fn compare_ways_of(collection: &Opened, megabits: Option<f64>) -> Result<Ways, ShapeError> {
+/// When there is no such shape or link.
+pub fn compare_ways_of(collection: &Opened, megabits: Option<f64>) -> Result<Ways, ClientError> {
+    compare_ways_measured(collection, None, megabits)
+}
+
+/// The same with the blocks that searches of some cells were measured to meet; otherwise those of cells of the mean
+/// size.
+fn compare_ways_measured(
+    collection: &Opened,
+    measured: Option<&Probe>,
+    megabits: Option<f64>,
+) -> Result<Ways, ClientError> {
     let (rows, dimension) = (collection.documents(), collection.dimension());
     let Some(blind) = collection.blind() else { return compare_ways(rows, dimension, megabits) };
-    let (link, shape) = (link(megabits), blind.shape());
-    let searched = Searched::of(blind, link);
-    // Tiles are chosen for the documents that a search scores.
-    let scored = (rows * searched.cells.0).div_ceil(searched.cells.1.max(1)).max(1);
-    let fastest = fastest(scored, dimension, shape.query_rank(), link)?.shape.tile();
+    let (link, shape) = (link(megabits)?, blind.shape());
+    let searched = Searched::of(blind, measured, link);
+    let scored = scored(rows, (searched.cells.1.max(1), searched.cells.0));
+    let fastest = fastest(scored, dimension, shape.query_rank(), link)?.tile();
     let other_tile = Some(fastest).filter(|tile| *tile != shape.tile());
     Ok(Ways { other_tile, ..ways(rows, dimension, link, &searched) })
 }
 
-fn link(megabits: Option<f64>) -> Link {
-    megabits.map_or_else(Link::default, |megabits| Link { megabits })
+fn check_rows(rows: usize) -> Result<(), ClientError> {
+    if rows <= MOST_ROWS {
+        return Ok(());
+    }
+    let problem = format!("{rows} documents: at most {MOST_ROWS} can be planned for");
+    Err(ClientError::Setting(problem))
 }
 
-fn fastest(rows: usize, width: usize, rank: QueryRank, link: Link) -> Result<Choice, ShapeError> {
-    Ok(choose_tile(rows, width, rank, link)?.swap_remove(0))
+fn link(megabits: Option<f64>) -> Result<Link, ClientError> {
+    match megabits {
+        None => Ok(Link::default()),
+        Some(megabits) if megabits > 0.0 && megabits.is_finite() => Ok(Link { megabits }),
+        Some(megabits) => {
+            let problem = format!("a link of {megabits} Mbit/s: it must be more than 0");
+            Err(ClientError::Setting(problem))
+        }
+    }
+}
+
+/// Documents that a search scores which asks for some cells. Tiles are chosen for these.
+fn scored(rows: usize, (cells, probe): (usize, usize)) -> usize {
+    (rows as f64 * probe as f64 / cells as f64).ceil().max(1.0) as usize
+}
+
+fn fastest(rows: usize, width: usize, rank: QueryRank, link: Link) -> Result<Shape, ClientError> {
+    Ok(choose_tile(rows, width, rank, link)?.swap_remove(0).shape)
 }
 
 /// What a search of a blind collection meets.
@@ -163,34 +211,58 @@ struct Searched {
 }
 
 impl Searched {
-    /// Everything, of a collection without free places.
-    fn whole(choice: Choice) -> Self {
-        let held = choice.blocks;
-        let multiplied = held + 2 * choice.shape.checks();
-        Self { choice, held, multiplied, checked: held, cells: (1, 1) }
+    /// Of a collection that is to be, without free places but for cells: each ends in a block that is, on the
+    /// average, half empty.
+    fn to_be(shape: Shape, rows: usize, cells: Option<(usize, usize)>, link: Link) -> Self {
+        let (used, asked) = cells.unwrap_or((1, 1));
+        let held = shape.blocks(rows) + if cells.is_some() { used / 2 } else { 0 };
+        let opened = (held * asked).div_ceil(used);
+        let multiplied = opened + asked * 2 * shape.checks();
+        let choice = Choice::of(shape, rows, link);
+        Self::met(choice, held, (opened, multiplied), held.div_ceil(used), (asked, used))
     }
 
-    /// As many cells as a search asks for unless it says so, each with the mean of blocks.
-    fn of(collection: &BlindCollection, link: Link) -> Self {
+    /// Of a collection as it is, as many cells as a search asks for unless it says so: the blocks that were measured,
+    /// or those of cells of the mean size.
+    fn of(collection: &BlindCollection, measured: Option<&Probe>, link: Link) -> Self {
         let shape = collection.shape();
         let blocks_of = |cell| collection.blocks_of(cell).len();
         let cells: Vec<usize> =
             (0..collection.cell_count() as u32).map(blocks_of).filter(|&count| count > 0).collect();
         let (held, used) = (cells.iter().sum::<usize>(), cells.len());
         let asked = collection.cells().map_or(used, |cells| cells.probe().min(used));
-        let opened = (held * asked).div_ceil(used.max(1));
-        let checks = 2 * shape.checks();
-        let multiplied = opened + asked * checks;
+        let (opened, multiplied) = match measured {
+            Some(probe) => (probe.opened.ceil() as usize, probe.blocks.ceil() as usize),
+            None => {
+                let opened = (held * asked).div_ceil(used.max(1));
+                (opened, opened + asked * 2 * shape.checks())
+            }
+        };
+        let choice = Choice {
+            precision: Precision::of(shape, collection.grid(), collection.longest()),
+            ..Choice::of(*shape, collection.rows(), link)
+        };
+        let largest = cells.iter().copied().max().unwrap_or(0);
+        Self::met(choice, held, (opened, multiplied), largest, (asked, used))
+    }
+
+    fn met(
+        choice: Choice,
+        held: usize,
+        (opened, multiplied): (usize, usize),
+        checked: usize,
+        cells: (usize, usize),
+    ) -> Self {
+        let shape = choice.shape;
+        let stored = held + cells.1 * 2 * shape.checks();
         let choice = Choice {
             blocks: opened,
             down: shape.answer_bytes(multiplied),
             hints: held * shape.hint_bytes(),
-            stored: (held + used * checks) * shape.block_bytes(),
-            precision: Precision::of(shape, collection.grid(), collection.longest()),
-            ..Choice::of(*shape, collection.rows(), link)
+            stored: stored * shape.block_bytes(),
+            ..choice
         };
-        let checked = cells.iter().copied().max().unwrap_or(0);
-        Self { choice, held, multiplied, checked, cells: (asked, used) }
+        Self { choice, held, multiplied, checked, cells }
     }
 
     /// Whether the server learns which cells a search asks for.
@@ -218,6 +290,7 @@ fn ways(rows: usize, dimension: usize, link: Link, searched: &Searched) -> Ways 
         dimension,
         tile,
         other_tile: None,
+        names_cells: searched.names_cells(),
         megabits: link.megabits,
         precision: choice.precision.refined,
         tolerance: tolerance(searched.checked),
@@ -355,6 +428,64 @@ mod tests {
         assert!(most <= SECRET_BYTES && most > SECRET_BYTES - 36_864);
         let two = Shape::new(384, 32, QueryRank::Two).unwrap();
         assert_eq!(secrets_kept(&two, 10), 10 * 49_152);
+    }
+
+    #[test]
+    fn cells_of_a_size_are_planned_as_they_are_priced() {
+        let wanted = Wanted {
+            rows: 1_000_000,
+            dimension: 384,
+            cells: Some((64, 4)),
+            worker_memory: 64e9,
+            searches: 1e5,
+            megabits: Some(20.0),
+        };
+        let planned = wanted.plan(Prices::placeholders()).unwrap();
+        let (ways, capacity) = (&planned.ways, planned.capacity.as_ref().unwrap());
+        assert!(ways.names_cells && ways.blind.server_learns.contains("which cells"));
+        assert!(ways.tile.starts_with(&format!("tiles of {}:", capacity.tile)), "{}", ways.tile);
+        assert_eq!(ways.blind.server_memory as f64, capacity.memory);
+        for (one, other) in [
+            (ways.blind.bytes_up as f64, capacity.bytes_up),
+            (ways.blind.bytes_down as f64, capacity.bytes_down),
+            (ways.blind.server_ms, capacity.server_core_ms),
+            (ways.blind.client_ms, capacity.client_core_ms),
+        ] {
+            assert!((one / other - 1.0).abs() < 0.01, "{one} and {other}");
+        }
+        let whole = compare_ways(wanted.rows, wanted.dimension, wanted.megabits).unwrap();
+        assert!(!whole.names_cells && whole.blind.server_ms > 10.0 * ways.blind.server_ms);
+    }
+
+    #[test]
+    fn what_cannot_be_planned_is_refused() {
+        let wanted = Wanted {
+            rows: 1000,
+            dimension: 8,
+            cells: None,
+            worker_memory: 64e9,
+            searches: 1e5,
+            megabits: None,
+        };
+        assert!(wanted.plan(Prices::placeholders()).is_ok());
+        let cells = |cells, probe| Wanted { cells: Some((cells, probe)), ..wanted };
+        let refused = [
+            (cells(0, 0), "0 of 0 cells"),
+            (cells(4, 5), "5 of 4 cells"),
+            (Wanted { rows: 10_000, ..cells(4097, 4) }, "at most 4096"),
+            (Wanted { rows: usize::MAX, ..wanted }, "can be planned for"),
+            (Wanted { megabits: Some(0.0), ..wanted }, "0 Mbit/s"),
+            (Wanted { megabits: Some(f64::INFINITY), ..wanted }, "inf Mbit/s"),
+            (Wanted { worker_memory: f64::NAN, ..wanted }, "memory of a worker"),
+            (Wanted { searches: -1.0, ..wanted }, "searches in a day"),
+        ];
+        for (wanted, words) in refused {
+            let error = wanted.plan(Prices::placeholders()).map(drop).unwrap_err();
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        let prices = Prices { worker_hour: -1.0, ..Prices::placeholders() };
+        let error = wanted.plan(prices).map(drop).unwrap_err();
+        assert!(error.to_string().contains("prices"), "{error}");
     }
 
     #[test]

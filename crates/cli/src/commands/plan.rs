@@ -11,7 +11,7 @@ use shard::planning::{Capacity, Prices, Probes, Wanted, Way, Ways};
 
 use crate::args::{VaultArguments, large, link, positive};
 use crate::output::{Output, bytes, grouped, table};
-use crate::unlock;
+use crate::remote::VectorArguments;
 
 #[derive(Args)]
 pub struct Plan {
@@ -32,6 +32,8 @@ pub struct Plan {
     /// Speed of the link to plan for, in Mbit/s [default: 200]
     #[arg(long, value_name = "MBIT", value_parser = link)]
     pub link: Option<f64>,
+    #[command(flatten)]
+    pub vectors_from: VectorArguments,
     #[command(flatten)]
     pub size: SizeArguments,
 }
@@ -59,18 +61,10 @@ pub struct SizeArguments {
 
 impl SizeArguments {
     fn prices(&self) -> Result<Prices> {
-        let Some(path) = &self.prices else { return Ok(toml::from_str(Prices::PLACEHOLDERS)?) };
+        let Some(path) = &self.prices else { return Ok(Prices::placeholders()) };
         let text =
             std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-        let prices: Prices =
-            toml::from_str(&text).with_context(|| format!("the prices in {}", path.display()))?;
-        if !prices.are_sound() {
-            bail!(
-                "the prices in {}: they are zero or more, and a worker has a core",
-                path.display()
-            );
-        }
-        Ok(prices)
+        Prices::from_toml(&text).with_context(|| format!("the prices in {}", path.display()))
     }
 
     fn wanted(&self, rows: usize, dimension: usize, megabits: Option<f64>) -> Wanted {
@@ -87,7 +81,7 @@ pub fn run(arguments: &Plan, json: Option<&Path>) -> Result<()> {
         (Some(vault), None, None) => {
             let vault =
                 VaultArguments { vault: vault.clone(), key_file: arguments.key_file.clone() };
-            let vault = unlock::open(&vault)?;
+            let vault = arguments.vectors_from.open(&vault)?;
             let queries = arguments.queries.as_deref().map(|path| read_queries(path, None));
             let queries = queries.transpose()?;
             vault.plan(arguments.link, queries.as_ref().map(Documents::vectors))?
@@ -101,6 +95,11 @@ pub fn run(arguments: &Plan, json: Option<&Path>) -> Result<()> {
     output.line(text(&report.ways))?;
     if let Some(cells) = &report.cells {
         output.line(cells_text(cells))?;
+    } else if report.ways.names_cells && report.capacity.is_none() {
+        output.line(
+            "\nblocks are those of cells of the mean size; what searches of some cells find is measured with the vectors, \
+             which are not here",
+        )?;
     }
     if let (Some(capacity), Some(prices)) = (&report.capacity, &report.prices) {
         output.line(capacity_text(capacity, prices, &arguments.size))?;
@@ -234,7 +233,8 @@ fn text(ways: &Ways) -> String {
     }
     lines.push(format!(
         "   error of a score {:.1e} (one deviation); a server that moves one by more than {:.1e} is caught",
-        ways.precision, ways.tolerance
+        ways.precision,
+        2.0 * ways.tolerance
     ));
     for bits in &ways.security {
         let (rows, queries) = (bits.rows, bits.queries);

@@ -5,7 +5,7 @@
 //! rounding of answers. `D` is stored beside the blocks, minus a pad that is never used for another:
 //! to the server it is noise like they are, and its answer needs no bytes but those of one block.
 //!
-//! A single score that is moved by more than [`tolerance`](super::tolerance) fails every check; a
+//! A single score that is moved by more than twice the [`tolerance`](super::tolerance) fails every check; a
 //! combination over several blocks passes one with a chance of one in `2P`. Half the modulus added to
 //! two blocks passes all of them and is found by the range of scores instead.
 //!

@@ -6,7 +6,8 @@
 use super::scale::{Grid, Precision};
 use super::shape::{QueryRank, Shape, ShapeError, TILES};
 
-/// Seconds of one core to open a block of which nothing is kept.
+/// Seconds of one core that a block to open counts for in the choice: between those of a block of which nothing is
+/// kept, which is most of the first search, and the fifth of them that a client takes which stays open.
 const OPEN_SECONDS: f64 = 14e-6;
 
 /// Cores that a client opens with.
@@ -41,7 +42,7 @@ pub struct Choice {
     pub hints: usize,
     /// Bytes of the blocks and checks, on the server's disk and in its memory.
     pub stored: usize,
-    /// Seconds that bytes travel and a client opens.
+    /// Seconds that bytes travel, and those that blocks to open count for.
     pub seconds: f64,
     /// Deviation of the error of scores.
     pub precision: Precision,

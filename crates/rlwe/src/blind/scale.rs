@@ -120,8 +120,8 @@ impl Precision {
 }
 
 /// How far a check may be off in an honest answer, in units of the longest row times the query: eight
-/// deviations of the rounding of all answers that it adds up. A single score that is moved by more is
-/// found.
+/// deviations of the rounding of all answers that it adds up. A single score that is moved by more than twice
+/// as much is found.
 pub fn tolerance(blocks: usize) -> f64 {
     tolerance_in_steps(blocks) * ROOM / 2_f64.powi(SCORE_BITS as i32)
 }

@@ -35,6 +35,7 @@ use memory::{HeldBlock, Memory};
 use passes::{Passes, Tally};
 pub use peers::{Asked, PartQuery, PeerError, Peers};
 use records::HeldRecords;
+pub use search::RESIDUE_SECONDS;
 pub use share::View;
 
 use crate::ServerError;

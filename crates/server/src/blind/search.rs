@@ -11,8 +11,9 @@ use shard_store::StoreError;
 use super::Held;
 use crate::{Server, ServerError, Stages, timed};
 
-/// Seconds of one core for one residue of a block and one query.
-const RESIDUE_SECONDS: f64 = 0.55e-9;
+/// Seconds of one core that one residue of a block and one query are counted with, where a server refuses what
+/// would take too long.
+pub const RESIDUE_SECONDS: f64 = 0.55e-9;
 
 /// Blocks of a part of a pass: half a millisecond of one core, at the width of usual embeddings.
 const PART: usize = 32;

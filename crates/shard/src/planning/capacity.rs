@@ -7,16 +7,15 @@ use serde::{Deserialize, Serialize};
 use shard_client::ClientError;
 use shard_protocol::{BlockList, Limits};
 use shard_rlwe::blind::{QueryRank, Shape};
-use shard_server::REQUEST_MILLISECONDS;
+use shard_server::{REQUEST_MILLISECONDS, RESIDUE_SECONDS};
 
-use super::{OPEN_SECONDS, TAG_BYTES, WORD_SECONDS, fastest, link};
+use super::{OPEN_SECONDS, TAG_BYTES, WORD_SECONDS, check_rows, fastest, link, scored};
+
+const MOST_CELLS: usize = BlockList::MOST_CELLS as usize;
 
 const GB: f64 = 1e9;
 const HOURS_OF_A_YEAR: f64 = 24.0 * 365.0;
 const DAYS_OF_A_YEAR: f64 = 365.0;
-
-/// Seconds that servers count for a word of a block when they refuse searches that would take too long.
-const COUNTED_SECONDS: f64 = 0.55e-9;
 
 /// What machines, disks and traffic cost.
 #[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
@@ -38,12 +37,29 @@ pub struct Prices {
 
 impl Prices {
     /// A file of placeholders, to be replaced: its prices are nobody's.
-    pub const PLACEHOLDERS: &'static str = include_str!("prices.toml");
+    const PLACEHOLDERS: &'static str = include_str!("prices.toml");
 
-    /// Whether all of them can be.
-    pub fn are_sound(&self) -> bool {
+    /// Those of the file of placeholders.
+    pub fn placeholders() -> Self {
+        Self::from_toml(Self::PLACEHOLDERS).expect("a test reads the file")
+    }
+
+    /// Prices from a file like that.
+    ///
+    /// # Errors
+    /// When something is missing, unknown or no price.
+    pub fn from_toml(text: &str) -> Result<Self, ClientError> {
+        toml::from_str(text).map_err(|error| ClientError::Setting(error.to_string()))
+    }
+
+    fn check(&self) -> Result<(), ClientError> {
         let prices = [self.worker_hour, self.storage_gb_month, self.traffic_gb];
-        prices.iter().all(|price| *price >= 0.0 && price.is_finite()) && self.worker_cores > 0
+        let are_sound = prices.iter().all(|price| *price >= 0.0 && price.is_finite());
+        if are_sound && self.worker_cores > 0 {
+            return Ok(());
+        }
+        let problem = "prices are zero or more, and a worker has a core";
+        Err(ClientError::Setting(problem.to_owned()))
     }
 }
 
@@ -62,6 +78,32 @@ pub struct Wanted {
     pub searches: f64,
     /// Megabits in a second to a client; that of the planner if `None`.
     pub megabits: Option<f64>,
+}
+
+impl Wanted {
+    fn check(&self) -> Result<(), ClientError> {
+        let rows = self.rows;
+        check_rows(rows)?;
+        let problem = if let Some((cells, probe)) = self.cells
+            && (probe == 0 || probe > cells || cells > rows)
+        {
+            format!(
+                "{probe} of {cells} cells of {rows} documents: a search asks for 1 to {cells} cells, and \
+                 there are at most {rows}"
+            )
+        } else if let Some((cells, _)) = self.cells
+            && cells > MOST_CELLS
+        {
+            format!("{cells} cells: a collection has at most {MOST_CELLS}")
+        } else if !(self.worker_memory > 0.0 && self.worker_memory.is_finite()) {
+            "the memory of a worker must be more than 0".to_owned()
+        } else if !(self.searches >= 0.0 && self.searches.is_finite()) {
+            "searches in a day must be 0 or more".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(ClientError::Setting(problem))
+    }
 }
 
 /// What it takes.
@@ -117,17 +159,14 @@ pub struct Year {
 /// What a blind collection takes.
 ///
 /// # Errors
-/// When there is no shape for the dimension, or a collection cannot have so many cells.
+/// When there is no shape for the dimension, a collection cannot have so many cells, or prices, memory or searches are
+/// none.
 pub fn capacity(wanted: &Wanted, prices: &Prices) -> Result<Capacity, ClientError> {
+    wanted.check()?;
+    prices.check()?;
     let (cells, probe) = wanted.cells.unwrap_or((1, 1));
-    let most = BlockList::MOST_CELLS as usize;
-    if cells > most {
-        let problem = format!("{cells} cells: a collection has at most {most}");
-        return Err(ClientError::Setting(problem));
-    }
-    let scored = (wanted.rows as f64 * probe as f64 / cells as f64).ceil().max(1.0) as usize;
-    let link = link(wanted.megabits);
-    let shape = fastest(scored, wanted.dimension, QueryRank::One, link)?.shape;
+    let scored = scored(wanted.rows, (cells, probe));
+    let shape = fastest(scored, wanted.dimension, QueryRank::One, link(wanted.megabits)?)?;
     // Every cell ends in a block that is, on the average, half empty, and has checks of its own.
     let halves = if wanted.cells.is_some() { cells / 2 } else { 0 };
     let checks = cells * 2 * shape.checks();
@@ -148,7 +187,7 @@ pub fn capacity(wanted: &Wanted, prices: &Prices) -> Result<Capacity, ClientErro
     let workers = workers_for_memory.max(for_computing);
     let disk = memory + of_rows as f64 * shape.hint_bytes() as f64;
     let bytes_down = asked * shape.answer_bytes(1) as f64;
-    let counted_ms = asked * words(&shape) / collections as f64 * COUNTED_SECONDS * 1e3;
+    let counted_ms = asked * words(&shape) / collections as f64 * RESIDUE_SECONDS * 1e3;
     Ok(Capacity {
         tile: shape.tile(),
         blocks,

@@ -2,11 +2,12 @@
 
 use serde::Serialize;
 use shard_client::ClientError;
-use shard_client::vault::VaultAccess;
+use shard_client::vault::{VaultAccess, VaultError};
 use shard_geometry::VectorSet;
 
 use super::{
-    Capacity, Prices, Probes, Wanted, Ways, capacity, compare_probes, compare_ways, compare_ways_of,
+    Capacity, Prices, Probes, Wanted, Ways, capacity, compare_probes, compare_ways_in_cells,
+    compare_ways_measured,
 };
 use crate::{Error, Vault};
 
@@ -32,14 +33,13 @@ impl Vault {
     /// without any, documents are looked for.
     ///
     /// # Errors
-    /// When the vault is empty, or there are queries and no cells.
+    /// When the vault is empty, there is no such link, or there are queries and no cells or no vectors.
     pub fn plan(
         &self,
         megabits: Option<f64>,
         queries: Option<&VectorSet>,
     ) -> Result<Planned, Error> {
         let held = self.collection()?.ok_or(ClientError::Empty)?;
-        let ways = compare_ways_of(&held, megabits).map_err(ClientError::from)?;
         let with_cells = held.blind().filter(|blind| blind.cells().is_some());
         let cells = match with_cells {
             None if queries.is_some() => {
@@ -48,11 +48,19 @@ impl Vault {
                 return Err(ClientError::Setting(reason.to_owned()).into());
             }
             // A query vault has no vectors to measure with.
-            Some(blind) if self.access() == VaultAccess::Owner => {
-                compare_probes(blind, &self.documents()?, queries)?
-            }
+            Some(blind) if self.access() == VaultAccess::Owner => match self.documents() {
+                Ok(documents) => compare_probes(blind, &documents, queries)?,
+                Err(Error::Client(ClientError::Vault(VaultError::Elsewhere { .. })))
+                    if queries.is_none() =>
+                {
+                    None
+                }
+                Err(error) => return Err(error),
+            },
             _ => None,
         };
+        let measured = cells.as_ref().and_then(Probes::usual);
+        let ways = compare_ways_measured(&held, measured, megabits)?;
         Ok(Planned { ways, cells, capacity: None, prices: None })
     }
 }
@@ -61,20 +69,10 @@ impl Wanted {
     /// Plans for a collection that is to be like this.
     ///
     /// # Errors
-    /// When there is no shape for the dimension, or there cannot be so many cells.
+    /// When there is no shape for the dimension, there cannot be so many cells, or prices are none.
     pub fn plan(&self, prices: Prices) -> Result<Planned, Error> {
-        let rows = self.rows;
-        let impossible =
-            |(cells, probe): &(usize, usize)| *probe == 0 || probe > cells || *cells > rows;
-        if let Some((cells, probe)) = self.cells.filter(impossible) {
-            return Err(ClientError::Setting(format!(
-                "{probe} of {cells} cells of {rows} documents: a search asks for 1 to {cells} cells, and \
-                 there are at most {rows}"
-            ))
-            .into());
-        }
-        let ways = compare_ways(rows, self.dimension, self.megabits).map_err(ClientError::from)?;
         let capacity = capacity(self, &prices)?;
+        let ways = compare_ways_in_cells(self.rows, self.dimension, self.cells, self.megabits)?;
         Ok(Planned { ways, cells: None, capacity: Some(capacity), prices: Some(prices) })
     }
 }

@@ -27,6 +27,8 @@ pub struct Probe {
     pub recall10: f64,
     /// Documents that are scored.
     pub documents: f64,
+    /// Blocks that are opened.
+    pub opened: f64,
     /// Blocks that are multiplied, checks included.
     pub blocks: f64,
     /// Bytes of a query.
@@ -52,6 +54,13 @@ pub struct Probes {
     pub owners_queries: bool,
     /// By the number of cells: 1, 2, 4 and so on, and all of them.
     pub probes: Vec<Probe>,
+}
+
+impl Probes {
+    /// The number of cells that a search asks for unless it says how many.
+    pub(super) fn usual(&self) -> Option<&Probe> {
+        self.probes.iter().find(|probe| probe.probe == self.probe)
+    }
 }
 
 /// Measures what searches of some cells find, with queries or, without any, with a sample of the documents.
@@ -131,6 +140,7 @@ fn measure(
         probe,
         recall10: found as f64 / wanted.max(1) as f64,
         documents: mean(documents),
+        opened: mean(opened),
         blocks: mean(blocks),
         bytes_up: shape.query_bytes(),
         bytes_down: mean(blocks) * shape.answer_bytes(1) as f64,
