@@ -238,6 +238,34 @@ fn a_plan_of_a_vault_is_of_its_own_tiles_secrets_and_cells() {
     let learns = celled["blind"]["server_learns"].as_str().expect("a sentence");
     assert!(learns.contains("which cells a search asks for"), "{learns}");
     assert!(number(&celled["blind"], "server_memory") > number(&narrow["blind"], "server_memory"));
+    // What was measured of so many cells is what the column says.
+    let probes = celled["cells"]["probes"].as_array().expect("a list");
+    let usual = probes.iter().find(|probe| number(probe, "probe") == 2.0).expect("it is measured");
+    for figure in ["bytes_down", "server_ms", "client_ms"] {
+        let (told, measured) = (number(&celled["blind"], figure), number(usual, figure));
+        // A block more at most: there are no halves.
+        assert!((0.0..0.1).contains(&(told / measured - 1.0)), "{figure}: {told} {measured}");
+    }
+}
+
+#[test]
+fn a_plan_of_cells_needs_the_vectors_only_to_measure_what_searches_find() {
+    let desk = desk_with(
+        &random_rows(ROWS, WIDTH, 3),
+        &["--keep-vectors", "no", "--cells", "5", "--probe", "2"],
+    );
+    let site = Site::start(&desk);
+    succeeded(&site.run("publish", VAULT, &[]));
+    let plan = ["plan", VAULT, "--key-file", KEY];
+    let without = desk.succeeds(&plan);
+    assert!(
+        without.contains("2 of 5 cells") && without.contains("which are not here"),
+        "{without}"
+    );
+    let queries = [&plan[..], &["--queries", "queries.npy"]].concat();
+    desk.refused(&queries, &["with the server", "--server"]);
+    let with = parsed(&succeeded(&site.run("plan", VAULT, &["--json", "-"])));
+    assert_eq!(with["cells"]["probes"].as_array().expect("a list").len(), 4);
 }
 
 #[test]
