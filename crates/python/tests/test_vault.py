@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -90,6 +91,15 @@ def test_records_come_back_and_filters_hold(vault, vectors):
     assert [record and record.text for record in vault.get(["d9", "nobody"])] == ["text 9", None]
     with pytest.raises(shard.InputError, match="near"):
         vault.search(vectors[5], where={"year": {"$near": 1}})
+
+
+def test_a_vector_much_longer_than_most_is_told_of(vault, vectors):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        filled(vault, vectors)
+    with pytest.warns(UserWarning, match="50 times as long as most.*length one") as told:
+        assert vault.add(vectors=50 * vectors[:1], ids=["long"]).added == 1
+    assert told[0].filename == __file__ and "long" in vault
 
 
 def test_a_filter_by_what_is_no_field_is_told_of(vault, vectors):

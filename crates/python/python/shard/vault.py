@@ -139,7 +139,8 @@ class Vault:
         Texts are encoded with the vault's encoder, in pieces of `chunk` tokens that overlap by `overlap`
         if that is given; with `vectors`, one per row, they are taken as they are. Texts, titles and
         metadata are sealed beside the vectors and come back with hits. Ids are made up where there are
-        none, and returned.
+        none, and returned. A vector that is much longer than most is a warning: it costs the scores of the others
+        precision.
         """
         texts = None if texts is None else as_list("texts", texts)
         ids = None if ids is None else as_list("ids", ids)
