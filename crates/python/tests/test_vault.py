@@ -120,7 +120,7 @@ def test_a_filter_by_what_is_no_field_is_told_of(vault, vectors):
         (dict(vectors=np.full((1, 4), np.nan)), "not finite"),
         (dict(vectors=np.ones((2, 4)), ids=["same", "same"]), "same"),
         (dict(vectors=np.ones((1, 4)), ids=[""]), "empty"),
-        (dict(texts=["a"]), "encoder"),
+        (dict(texts=["a"]), "knows no encoder: name one \\(give encoder= to Vault.create or Vault.open, or pass vectors="),
         (dict(vectors=np.ones((1, 4)), metadata=[{"id": 1}]), "a document's own"),
         (dict(vectors=np.ones((1, 4)), metadata=[{"x": float("nan")}]), "as JSON"),
         (dict(vectors=np.ones((1, 4)), metadata=[{"x": [{"y": 2**64}]}]), "'x' has more than 64 bits"),
@@ -203,6 +203,8 @@ def test_a_vault_opens_again_as_it_was(tmp_path, vectors):
 
 
 def test_quality_and_cost_are_judged(vault, vectors):
+    with pytest.raises(shard.InputError, match=r"the vault is empty.*shard\.plan\(rows, dimension\) needs none"):
+        vault.plan()
     filled(vault, vectors)
     judged = vault.evaluate({"q": vectors[4]}, {"q": {"4": 1}})
     assert judged["raw"]["ndcg10"] == judged["shard_blind"]["ndcg10"] == 1.0

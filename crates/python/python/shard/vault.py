@@ -318,6 +318,8 @@ class Vault:
     ) -> dict[str, Any]:
         """Compares the ways to search this collection, as `shard.plan` does. Of a vault with cells, `cells` is
         what searches of some of them find, measured with `queries` or with its own documents."""
+        if self._core.shape()[1] is None:
+            raise InputError("the vault is empty: add documents first; shard.plan(rows, dimension) needs none")
         matrix = None if queries is None else self._queries(queries)
         return json.loads(self._core.plan(megabits, matrix))
 
