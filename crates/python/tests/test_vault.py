@@ -15,6 +15,8 @@ import pytest
 import shard
 from conftest import PHRASE
 
+OWN = ["_id", "id", "text", "title", "vector"]
+
 
 def exact(vectors, query, k):
     return [str(row) for row in np.argsort(-(vectors.astype(np.float64) @ query), kind="stable")[:k]]
@@ -121,7 +123,7 @@ def test_a_filter_by_what_is_no_field_is_told_of(vault, vectors):
         (dict(vectors=np.ones((2, 4)), ids=["same", "same"]), "same"),
         (dict(vectors=np.ones((1, 4)), ids=[""]), "empty"),
         (dict(texts=["a"]), "knows no encoder: name one \\(give encoder= to Vault.create or Vault.open, or pass vectors="),
-        (dict(vectors=np.ones((1, 4)), metadata=[{"id": 1}]), "a document's own"),
+        *((dict(vectors=np.ones((1, 4)), metadata=[{own: 1}]), f"{own!r}.*a document's own") for own in OWN),
         (dict(vectors=np.ones((1, 4)), metadata=[{"x": float("nan")}]), "as JSON"),
         (dict(vectors=np.ones((1, 4)), metadata=[{"x": [{"y": 2**64}]}]), "'x' has more than 64 bits"),
         (dict(vectors=np.ones((1, 4)), ids="a"), "brackets"),

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from . import _shard
 from ._errors import InputError
+from ._fields import OWN
 from .encoder import Encoder, as_list
 from .results import Added, Audit, Hit, Record
 
@@ -138,9 +139,9 @@ class Vault:
 
         Texts are encoded with the vault's encoder, in pieces of `chunk` tokens that overlap by `overlap`
         if that is given; with `vectors`, one per row, they are taken as they are. Texts, titles and
-        metadata are sealed beside the vectors and come back with hits. Ids are made up where there are
-        none, and returned. A vector that is much longer than most is a warning: it costs the scores of the others
-        precision.
+        metadata are sealed beside the vectors and come back with hits. Fields of metadata may have any name but `id`, `_id`,
+        `text`, `title` and `vector`, which are a document's own. Ids are made up where there are none, and returned.
+        A vector that is much longer than most is a warning: it costs the scores of the others precision.
         """
         texts = None if texts is None else as_list("texts", texts)
         ids = None if ids is None else as_list("ids", ids)
@@ -152,8 +153,11 @@ class Vault:
             return Added(0, 0, 0, 0, [])
         fields = [dict(one or {}) for one in metadata] if metadata is not None else [{} for _ in names]
         for id, own in zip(names, fields):
-            if taken := {"id", "text", "title"} & own.keys():
-                raise InputError(f"the metadata of {id!r} has a field {min(taken)!r}, which is a document's own")
+            if taken := OWN & own.keys():
+                raise InputError(
+                    f"the metadata of {id!r} has a field {min(taken)!r}: {', '.join(sorted(OWN))} are a document's own, "
+                    "give the field another name"
+                )
         heads = list(titles) if titles is not None else [None] * count
         if vectors is None:
             encoder = self._encoder_for_texts()
@@ -219,7 +223,8 @@ class Vault:
         """The `k` best documents for a text or a vector, best first.
 
         `where` restricts them by metadata, `{"year": {"$gte": 2020}, "lang": {"$in": ["en", "de"]}}`, and
-        not by id, title or text; a field that no document has is a warning. The server sees nothing of it. Passages are fetched without telling the server which were
+        not by a document's own `id`, `_id`, `text`, `title` and `vector`; a field that no document has is a warning. The
+        server sees nothing of it. Passages are fetched without telling the server which were
         found, unless `direct`. `local` searches the vectors in the vault and asks no server at all.
         """
         vector = self._vectors_of([query])[0] if isinstance(query, str) else _vector(query)
