@@ -104,6 +104,24 @@ def test_a_vector_much_longer_than_most_is_told_of(vault, vectors):
     assert told[0].filename == __file__ and "long" in vault
 
 
+def test_queries_may_have_two_secrets(tmp_path, vectors):
+    def made(name, **settings):
+        return shard.Vault.create(tmp_path / name, passphrase=PHRASE, settings=settings)
+
+    def bits(vault):
+        return filled(vault, vectors).plan()["security"][0]
+
+    one, two = bits(made("one")), bits(made("two", query_secrets=2))
+    assert one["queries"] < two["queries"] == two["rows"] and one == bits(made("same", query_secrets=1))
+    for wrong, words in (
+        (dict(query_secrets=3), "3 secrets for a query: 1 or 2"),
+        (dict(query_secrets="two"), "query_secrets is 1 or 2"),
+        (dict(query_rank=2), "there is no setting \"query_rank\": there are .*query_secrets"),
+    ):
+        with pytest.raises(shard.InputError, match=words):
+            made("wrong", **wrong)
+
+
 def test_a_filter_by_what_is_no_field_is_told_of(vault, vectors):
     vault.add(["a", "b"], vectors=vectors[:2], titles=["A", "B"], metadata=[{"year": 2000}, {"year": 2001}])
     with pytest.warns(UserWarning, match='no document has a field "yaer": there are year') as told:

@@ -84,8 +84,9 @@ class Vault:
 
         `passphrase` or the bytes of `key_file` open it from now on; there is no other way in.
         `protection` is `blind` (ciphertexts, all of which the server scores) or `rotated` (the paper's
-        construction). `settings` are those of the command `shard init`: `tile`, `keep_vectors`, `cells`,
-        `probe`, `transform`, `d_pub`, `candidates`, `seed`. A search of a blind vault
+        construction). `settings` are those of the command `shard init`: `tile`, `query_secrets`, `keep_vectors`, `cells`,
+        `probe`, `transform`, `d_pub`, `candidates`, `seed`. With `query_secrets` 2 the queries of a blind vault rest on
+        as hard a problem as its rows. A search of a blind vault
         with `cells` asks for `probe` of them, and the server learns which. With `keep_vectors` false the
         vectors are with the server alone once they are published, sealed.
         """
