@@ -82,6 +82,8 @@ impl Question {
 pub struct Answered {
     /// The best documents first.
     pub passages: Vec<Passage>,
+    /// A sentence for each field of the filter that no document can be found by.
+    pub notes: Vec<String>,
     /// The answer without passages; `None` from an empty vault.
     pub answer: Option<Answer>,
     /// When the question was asked.
@@ -143,7 +145,11 @@ impl Desk {
         let passages = self.retriever.passages(hits, question.way, UNWATCHED)?;
         let fetching = fetch.elapsed();
         let crossed = [of_search, self.heard()];
-        Ok(Answered { passages, answer, asked, encoding, fetching, crossed })
+        let notes = match (self.retriever.collection()?, &question.filter) {
+            (Some(collection), Some(filter)) => collection.unknown_fields(filter)?,
+            _ => Vec::new(),
+        };
+        Ok(Answered { passages, notes, answer, asked, encoding, fetching, crossed })
     }
 
     fn heard(&self) -> Vec<Exchange> {

@@ -1,11 +1,41 @@
 //! What a user of the command can do about an error of the libraries, in the command's own words.
 
+use std::fmt;
+
 use shard::remote::{BackupError, RemoteError};
 use shard::server::{StartError, TokenError};
 use shard::{CellsError, ClientError, Error, VaultError};
 
+/// What an error says, with a hint that only the command that it ended can give.
+#[derive(Debug)]
+struct Hinted {
+    words: String,
+    hint: &'static str,
+}
+
+impl fmt::Display for Hinted {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.words)
+    }
+}
+
+/// An error of `shard plan`.
+pub fn of_plan(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(Error::Client(ClientError::Empty)) => {
+            let hint = "give --rows and --dim to plan without one";
+            let words = error.to_string();
+            error.context(Hinted { words, hint })
+        }
+        _ => error,
+    }
+}
+
 /// A hint to put behind the message of an error, if there is one to give.
 pub fn hint(error: &anyhow::Error) -> Option<&'static str> {
+    if let Some(hinted) = error.downcast_ref::<Hinted>() {
+        return Some(hinted.hint);
+    }
     error.chain().find_map(|cause| {
         let of_error = cause.downcast_ref().and_then(of_library);
         let of_error = of_error.or_else(|| cause.downcast_ref().and_then(of_client));
@@ -26,6 +56,7 @@ fn of_library(error: &Error) -> Option<&'static str> {
         Error::NoEncoder | Error::EncoderUnknown { .. } => {
             Some("--encoder takes a folder with a model, or the address of an endpoint and a model")
         }
+        Error::NotedEndpoint { .. } => Some("--encoder or SHARD_ENCODER names it"),
         Error::LongDocument { .. } => Some("--chunk 256 does so"),
         _ => None,
     }
@@ -102,5 +133,7 @@ mod tests {
         assert!(hint(&bare).is_some_and(|hint| hint.contains("SHARD_TOKEN")));
         assert_eq!(hint(&refused.into()), None);
         assert!(hint(&ClientError::AnotherVault.into()).is_some_and(|h| h.contains("--replace")));
+        let noted = Error::NotedEndpoint { location: "https://a.example/v1#m".to_owned() };
+        assert!(hint(&noted.into()).is_some_and(|hint| hint.contains("--encoder")));
     }
 }

@@ -90,7 +90,7 @@ pub fn run(command: Command, json: Option<&Path>) -> anyhow::Result<()> {
         Command::Serve(serve) => commands::serve::run(&serve, json),
         Command::Token { token } => commands::token::run(&token, json),
         Command::Status(status) => commands::status::run(&status, json),
-        Command::Plan(plan) => commands::plan::run(&plan, json),
+        Command::Plan(plan) => commands::plan::run(&plan, json).map_err(hints::of_plan),
         Command::Passphrase(passphrase) => commands::passphrase::run(&passphrase, json),
         Command::Recovery(recovery) => commands::recovery::run(&recovery, json),
         Command::Export(export) => commands::export::run(&export, json),

@@ -87,11 +87,20 @@ impl Core {
         let records: Vec<Record> = told.map(|(id, bytes)| Record { id, bytes }).collect();
         let documents = Documents::from_vectors(ids, rows(&vectors)?);
         let documents = documents.map_err(|error| raised(error.into()))?;
-        followed(py, progress, |watch| {
+        let (done, uneven) = followed(py, progress, |watch| {
             let options = FitOptions { watch, ..FitOptions::default() };
-            self.0.change(|vault| vault.ingest_with(&documents, records, Others::Keep, options))
-        })
-        .map(counts)
+            let done = self
+                .0
+                .change(|vault| vault.ingest_with(&documents, records, Others::Keep, options))?;
+            let collection = self.0.collection().ok().flatten();
+            let uneven =
+                collection.and_then(|held| self.0.vault().uneven_lengths(&documents, &held));
+            Ok((done, uneven))
+        })?;
+        if let Some(uneven) = uneven {
+            warned(py, &uneven.to_string())?;
+        }
+        Ok(counts(done))
     }
 
     /// Encodes texts and adds them: of each its id, title, text, and a JSON object of its other fields.

@@ -18,7 +18,10 @@ mod classes {
 
 /// The exception for an error.
 pub fn raised(error: Error) -> PyErr {
-    let words = words(&error);
+    let mut words = words(&error);
+    if let Some(hint) = hint(&error) {
+        words = format!("{words} ({hint})");
+    }
     match &error {
         Error::Client(client) => of_client(client, words),
         Error::Input(_) | Error::NoneJudged { .. } | Error::Judgement(_) => input(words),
@@ -72,6 +75,20 @@ fn of_client(error: &ClientError, words: String) -> PyErr {
         | NothingLeft(_) => input(words),
         _ => classes::ShardError::new_err(words),
     }
+}
+
+/// What a user of the package can do about an error, in the package's own words.
+fn hint(error: &Error) -> Option<&'static str> {
+    Some(match error {
+        Error::NoEncoder => {
+            "give encoder= to Vault.create or Vault.open, or pass vectors= to add and a vector to search"
+        }
+        Error::EncoderUnknown { .. } | Error::NotedEndpoint { .. } => {
+            "open the vault with encoder=, a folder or the address of an endpoint and a model"
+        }
+        Error::Client(ClientError::OtherEncoder { .. }) => "open the vault with the right encoder=",
+        _ => return None,
+    })
 }
 
 /// Something that was given cannot be used.

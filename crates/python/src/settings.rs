@@ -4,7 +4,10 @@ use pyo3::PyResult;
 use serde_json::{Map, Value, json};
 use shard::Settings;
 
-use crate::errors::input;
+use crate::errors::{input, raised};
+
+/// How many secrets hide a query.
+const QUERY_SECRETS: &str = "query_secrets";
 
 /// Settings of a protection, with those that were given in place of the defaults: a number, or a word
 /// such as `auto`.
@@ -20,9 +23,12 @@ pub fn chosen(protection: &str, given: &str) -> PyResult<Settings> {
     let Value::Object(mut all) = serde_json::to_value(defaults).map_err(unusable)? else {
         return Err(input("settings are named values"));
     };
+    // What it is stored as.
+    all.remove("query_rank");
     if protection == "blind" {
         // It is there only where it is set.
         all.entry("probe").or_insert(Value::Null);
+        all.insert(QUERY_SECRETS.to_owned(), Value::Null);
     }
     for (name, value) in given {
         if name == "protection" || !all.contains_key(&name) {
@@ -40,7 +46,14 @@ pub fn chosen(protection: &str, given: &str) -> PyResult<Settings> {
         };
         all.insert(name, value);
     }
-    let settings: Settings = serde_json::from_value(Value::Object(all)).map_err(unusable)?;
-    settings.check().map_err(|error| crate::errors::raised(error.into()))?;
+    let secrets = all.remove(QUERY_SECRETS).filter(|secrets| !secrets.is_null());
+    let mut settings: Settings = serde_json::from_value(Value::Object(all)).map_err(unusable)?;
+    if let Some(secrets) = secrets {
+        let count = secrets
+            .as_u64()
+            .ok_or_else(|| input(format!("settings: {QUERY_SECRETS} is 1 or 2, not {secrets}")))?;
+        settings = settings.with_query_secrets(count).map_err(|error| raised(error.into()))?;
+    }
+    settings.check().map_err(|error| raised(error.into()))?;
     Ok(settings)
 }

@@ -1,5 +1,8 @@
 """Texts in, passages out, with the real model."""
 
+import http.server
+import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -57,5 +60,32 @@ def test_a_vault_keeps_to_the_encoder_of_its_texts(tmp_path):
             use()
         assert str(refused.value) == (
             f"the documents of this vault were encoded by {held.identity}, and this is {given.identity}: "
-            "vectors of two encoders cannot be compared"
+            "vectors of two encoders cannot be compared (open the vault with the right encoder=)"
         )
+
+
+class Endpoint(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        data = [{"index": at, "embedding": [1, len(text), 0, 0]} for at, text in enumerate(asked["input"])]
+        answer = json.dumps({"model": asked["model"], "data": data}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_an_endpoint_has_to_be_named_and_the_error_says_how(tmp_path):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        location = f"http://127.0.0.1:{server.server_port}/v1#small"
+        shard.Vault.create(tmp_path / "vault", passphrase=PHRASE, encoder=location).add(TEXTS)
+        with pytest.raises(shard.EncoderError, match="name it yourself.*open the vault with encoder="):
+            shard.Vault.open(tmp_path / "vault", passphrase=PHRASE).search("baking")
+        named = shard.Vault.open(tmp_path / "vault", passphrase=PHRASE, encoder=location)
+        assert len(named.search("baking")) == len(TEXTS)
+        server.shutdown()

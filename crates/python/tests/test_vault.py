@@ -7,12 +7,15 @@ import subprocess
 import sys
 import textwrap
 import threading
+import warnings
 
 import numpy as np
 import pytest
 
 import shard
 from conftest import PHRASE
+
+OWN = ["_id", "id", "text", "title", "vector"]
 
 
 def exact(vectors, query, k):
@@ -92,6 +95,33 @@ def test_records_come_back_and_filters_hold(vault, vectors):
         vault.search(vectors[5], where={"year": {"$near": 1}})
 
 
+def test_a_vector_much_longer_than_most_is_told_of(vault, vectors):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        filled(vault, vectors)
+    with pytest.warns(UserWarning, match="50 times as long as most.*length one") as told:
+        assert vault.add(vectors=50 * vectors[:1], ids=["long"]).added == 1
+    assert told[0].filename == __file__ and "long" in vault
+
+
+def test_queries_may_have_two_secrets(tmp_path, vectors):
+    def made(name, **settings):
+        return shard.Vault.create(tmp_path / name, passphrase=PHRASE, settings=settings)
+
+    def bits(vault):
+        return filled(vault, vectors).plan()["security"][0]
+
+    one, two = bits(made("one")), bits(made("two", query_secrets=2))
+    assert one["queries"] < two["queries"] == two["rows"] and one == bits(made("same", query_secrets=1))
+    for wrong, words in (
+        (dict(query_secrets=3), "3 secrets for a query: 1 or 2"),
+        (dict(query_secrets="two"), "query_secrets is 1 or 2"),
+        (dict(query_rank=2), "there is no setting \"query_rank\": there are .*query_secrets"),
+    ):
+        with pytest.raises(shard.InputError, match=words):
+            made("wrong", **wrong)
+
+
 def test_a_filter_by_what_is_no_field_is_told_of(vault, vectors):
     vault.add(["a", "b"], vectors=vectors[:2], titles=["A", "B"], metadata=[{"year": 2000}, {"year": 2001}])
     with pytest.warns(UserWarning, match='no document has a field "yaer": there are year') as told:
@@ -110,8 +140,8 @@ def test_a_filter_by_what_is_no_field_is_told_of(vault, vectors):
         (dict(vectors=np.full((1, 4), np.nan)), "not finite"),
         (dict(vectors=np.ones((2, 4)), ids=["same", "same"]), "same"),
         (dict(vectors=np.ones((1, 4)), ids=[""]), "empty"),
-        (dict(texts=["a"]), "encoder"),
-        (dict(vectors=np.ones((1, 4)), metadata=[{"id": 1}]), "a document's own"),
+        (dict(texts=["a"]), "knows no encoder: name one \\(give encoder= to Vault.create or Vault.open, or pass vectors="),
+        *((dict(vectors=np.ones((1, 4)), metadata=[{own: 1}]), f"{own!r}.*a document's own") for own in OWN),
         (dict(vectors=np.ones((1, 4)), metadata=[{"x": float("nan")}]), "as JSON"),
         (dict(vectors=np.ones((1, 4)), metadata=[{"x": [{"y": 2**64}]}]), "'x' has more than 64 bits"),
         (dict(vectors=np.ones((1, 4)), ids="a"), "brackets"),
@@ -193,6 +223,8 @@ def test_a_vault_opens_again_as_it_was(tmp_path, vectors):
 
 
 def test_quality_and_cost_are_judged(vault, vectors):
+    with pytest.raises(shard.InputError, match=r"the vault is empty.*shard\.plan\(rows, dimension\) needs none"):
+        vault.plan()
     filled(vault, vectors)
     judged = vault.evaluate({"q": vectors[4]}, {"q": {"4": 1}})
     assert judged["raw"]["ndcg10"] == judged["shard_blind"]["ndcg10"] == 1.0

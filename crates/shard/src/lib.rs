@@ -79,7 +79,7 @@ pub use searcher::{Opened, Searcher};
 pub use texts::Passage;
 #[cfg(feature = "encode")]
 pub use texts::{ChunkOptions, TextOptions, encode_queries};
-pub use vault::{FitOptions, Vault};
+pub use vault::{FitOptions, UnevenLengths, Vault};
 
 pub use shard_client::vault::{
     BackupAge, BackupNote, Commit, MIN_KEY_FILE_BYTES, PreparedRecovery, RecoveryCode,

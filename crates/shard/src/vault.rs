@@ -1,5 +1,7 @@
 //! The vault: everything that an owner does with documents, and what opens a collection for search.
 
+mod lengths;
+
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -16,6 +18,8 @@ use shard_protocol::{RowBatch, RowHandle, Transport};
 use shard_server::{Embedded, RowSource};
 
 use crate::{Documents, Error, LocalSearcher, Opened, Searcher};
+
+pub use lengths::UnevenLengths;
 
 /// How to take documents or fit a model to them.
 #[derive(Clone, Copy)]

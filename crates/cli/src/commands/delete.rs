@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
-use shard::MissingIds;
 use shard::input::read_ids;
+use shard::{MissingIds, Protection};
 
 use super::publish_next;
 use crate::args::VaultArguments;
@@ -48,7 +48,15 @@ pub fn run(arguments: &Delete, json: Option<&Path>) -> Result<()> {
         output.line(format!("{} ids were not in it", grouped(done.missing.len())))?;
     }
     if done.deleted > 0 {
-        output.line("what a server has kept of them opens with the keys of this epoch: `shard rekey` replaces these")?;
+        output.line(match vault.settings()?.protection {
+            Protection::Blind => {
+                "what a server has kept of them opens with this vault's keys; docs/LEAKAGE.md says how to erase"
+            }
+            Protection::Rotated => {
+                "a server that has kept their rows can still match and attack them, and undo their rotation with \
+                 this vault's keys (docs/LEAKAGE.md)"
+            }
+        })?;
         publish_next(&output, &arguments.vault.vault)?;
     }
     output.result(&json!({

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use shard::{Documents, FitOptions, Ingested, Others, Protection, Record, Vault, VectorSet};
@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::publish_next;
 use crate::args::VaultArguments;
-use crate::output::{Output, follow, grouped, printable, progress_of_time};
+use crate::output::{Output, follow, grouped, note, printable, progress_of_time};
 use crate::remote::VectorArguments;
 
 const QDRANT_KEY: &str = "SHARD_QDRANT_KEY";
@@ -140,7 +140,8 @@ pub fn run(arguments: &Import, json: Option<&Path>) -> Result<()> {
     let start = Instant::now();
     let (done, set) = take(&mut vault, &documents, records)?;
     let seconds = start.elapsed().as_secs_f64();
-    let total = super::documents(&vault)?;
+    let collection = vault.collection()?.context("the vault is empty")?;
+    let total = collection.documents();
 
     for note in &notes {
         output.line(format!("note: {}", printable(note)))?;
@@ -159,6 +160,9 @@ pub fn run(arguments: &Import, json: Option<&Path>) -> Result<()> {
         grouped(done.unchanged),
         grouped(total),
     ))?;
+    if let Some(uneven) = vault.uneven_lengths(&documents, &collection) {
+        note(&uneven.to_string());
+    }
     let left_out = if arguments.vectors_only { with_fields } else { 0 };
     match left_out {
         0 => output.line(format!("{} records set", grouped(set)))?,

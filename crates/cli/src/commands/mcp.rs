@@ -150,13 +150,8 @@ fn question(arguments: JsonObject) -> Result<Question, String> {
 
 /// The passages, and what there is to say of the filter.
 fn found(desk: &Desk, question: &Question) -> Result<(Vec<Value>, Vec<String>)> {
-    let passages = desk.ask(question)?.passages;
-    let collection = desk.retriever().collection()?;
-    let notes = match (&collection, &question.filter) {
-        (Some(collection), Some(filter)) => collection.unknown_fields(filter)?,
-        _ => Vec::new(),
-    };
-    Ok((passages.iter().map(super::passages::report).collect(), notes))
+    let answered = desk.ask(question)?;
+    Ok((answered.passages.iter().map(super::passages::report).collect(), answered.notes))
 }
 
 /// The passages for whoever reads text.

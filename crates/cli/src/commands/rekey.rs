@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
+use shard::Protection;
 
 use super::{documents, publish_next};
 use crate::args::VaultArguments;
@@ -32,9 +33,16 @@ pub fn run(arguments: &Rekey, json: Option<&Path>) -> Result<()> {
         done.epoch
     ))?;
     output.line("query vaults exported before find nothing once it is published")?;
-    output.line(
-        "a server that kept old blocks can open them with this vault's keys or with a vault exported before",
-    )?;
+    output.line(match vault.settings()?.protection {
+        Protection::Blind => {
+            "a server that kept old blocks can open them with this vault's keys or with a vault exported before; \
+             docs/LEAKAGE.md says how to erase"
+        }
+        Protection::Rotated => {
+            "a server that kept old rows finds them again by their lengths, and can undo their rotation with this \
+             vault's keys or with a vault exported before (docs/LEAKAGE.md)"
+        }
+    })?;
     publish_next(&output, &arguments.vault.vault)?;
     output.result(&json!({ "epoch": done.epoch.0, "documents": done.documents }))
 }

@@ -64,6 +64,19 @@ fn a_result_that_was_written_stays_the_only_value() {
 }
 
 #[test]
+fn planning_an_empty_vault_says_how_to_plan_without_one() {
+    let desk = Desk::new();
+    desk.succeeds(&["init", VAULT, "--key-file", KEY]);
+    let (_, value, line) = failed(&run(&desk, &["plan", VAULT, "--key-file", KEY]));
+    assert_eq!(value["error"]["message"], "the vault is empty: ingest documents first");
+    assert_eq!(value["error"]["causes"], serde_json::json!([]));
+    assert_eq!(value["error"]["hint"], "give --rows and --dim to plan without one");
+    assert!(line.ends_with("first (give --rows and --dim to plan without one)\n"), "{line}");
+    let (_, value, _) = failed(&run(&desk, &["rekey", VAULT, "--key-file", KEY]));
+    assert_eq!(value["error"]["hint"], Value::Null);
+}
+
+#[test]
 fn without_json_on_standard_output_nothing_is_there() {
     let desk = Desk::new();
     desk.refused(&["status", "none", "--key-file", KEY], &["none"]);

@@ -52,6 +52,20 @@ fn a_table_comes_over_with_its_fields() {
 }
 
 #[test]
+fn an_import_says_when_one_document_is_much_longer_than_most() {
+    let desk = desk(&["--tile", "32"]);
+    desk.write("long.csv", format!("{CSV}d,\"[0,0,100]\",Long,\n"));
+    let told = |table: &str| {
+        let output = desk.shard(&import(&["pgvector", table])).output().expect("shard starts");
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).expect("text")
+    };
+    assert_eq!(told("table.csv"), "");
+    let told = told("long.csv");
+    assert!(told.contains("times as long as most"), "{told}");
+}
+
+#[test]
 fn what_cannot_be_taken_stops_the_import_unless_it_is_skipped() {
     let desk = desk(&["--tile", "32"]);
     desk.write(

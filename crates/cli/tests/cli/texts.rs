@@ -77,6 +77,27 @@ fn words_find_passages_at_home() {
 }
 
 #[test]
+fn a_column_of_a_table_is_filtered_by_as_numbers_or_truths() {
+    let desk = bare();
+    desk.write(
+        "texts.csv",
+        "id,text,price,open,code\na,mouse gene,2.25,True,007\nb,tumor growth,3,False,12\nc,a cell,1.10,True,7\n",
+    );
+    desk.ingest(&["texts.csv", "--encoder", &model("table")]);
+    for (filter, expected) in [
+        ("price < 3", &["a", "c"][..]),
+        ("price = 1.1", &["c"]),
+        ("open = true", &["a", "c"]),
+        ("code = '007'", &["a"]),
+        ("code = '12'", &["b"]),
+    ] {
+        let mut found = ids(&desk.search(&["mouse", "--where", filter])[0]);
+        found.sort();
+        assert_eq!(found, expected, "{filter}");
+    }
+}
+
+#[test]
 fn a_folder_is_cut_into_chunks_that_come_and_go_together() {
     let desk = bare();
     fs::create_dir_all(desk.path("notes/more")).unwrap();

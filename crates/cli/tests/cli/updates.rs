@@ -32,6 +32,25 @@ fn deleted_documents_are_found_no_more() {
 }
 
 #[test]
+fn what_a_server_may_have_kept_is_said_of_the_protection() {
+    let rotated = Desk::with_small_vault();
+    let blind = Desk::new();
+    blind.succeeds(&["init", VAULT, "--key-file", KEY]);
+    blind.npy("docs.npy", &random_rows(40, 12, 1));
+    blind.ingest(&["docs.npy"]);
+    for (desk, kept, other) in [
+        (&blind, "docs/LEAKAGE.md says how to erase", "rotation"),
+        (&rotated, "undo their rotation", "blocks"),
+    ] {
+        for command in [&["delete", VAULT, "3"][..], &["rekey", VAULT]] {
+            let text = desk.succeeds(&[command, &["--key-file", KEY]].concat());
+            assert!(text.contains(kept) && text.contains("this vault's keys"), "{text}");
+            assert!(!text.contains(other) && !text.contains("shard rekey"), "{text}");
+        }
+    }
+}
+
+#[test]
 fn ids_that_are_not_there_are_named() {
     let desk = Desk::with_small_vault();
     let reasons = ["\"40\", \"x\" are not in the vault", "nothing was deleted"];

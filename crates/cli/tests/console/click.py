@@ -1,12 +1,13 @@
 """Clicks through the page of `shard console` in a real browser, and leaves pictures of it.
 
     python3 click.py URL PICTURES QUERY FIRST_ID [--passage WORDS] [--audit] [--bad-filter FILTER]
-                     [--empty-filter FILTER] [--chromium PROGRAM]
+                     [--empty-filter FILTER] [--unknown-field NAME] [--chromium PROGRAM]
 
 URL is the address that the console printed, with its token; FIRST_ID the id of the first hit for QUERY,
 and WORDS something that its passage contains. With --audit, an audit of the vault must be there. Of a
 blind vault, at least one passage among the hits must be longer than the four lines that are shown at
-first; the bad filter cannot be read, the empty one fits no document. Needs chromium and python3, no package.
+first; the bad filter cannot be read, the empty one fits no document, and no document has the unknown field.
+Needs chromium and python3, no package.
 """
 
 import argparse
@@ -286,8 +287,17 @@ class Click:
         check("no error is shown for a filter that nothing fits", self.browser.value("document.getElementById('problem').hidden"), self.text("#problem"))
         check("that there are no results is shown", self.browser.value("!document.getElementById('empty').hidden && document.getElementById('hits').children.length === 0"))
         check("and announced", self.text("#status").startswith("No results"), self.text("#status"))
+        check("nothing is said of a field that documents have", self.text("#notes") == "", self.text("#notes"))
+        field = self.arguments.unknown_field
+        self.write("where", f"{field} >= 1")
+        self.search()
+        check("a field that no document has is named above the results", f'no document has a field "{field}"' in self.text("#notes"), self.text("#notes"))
+        check("and read out", f'"{field}"' in self.text("#status"), self.text("#status"))
+        pale = self.browser.value(PALE)
+        check("and can be read", pale == [], pale)
         self.write("where", "")
         self.search()
+        check("it is gone with the filter", self.text("#notes") == "", self.text("#notes"))
         self.check_hits()
 
     def check_errors(self):
@@ -374,6 +384,7 @@ def main():
     parser.add_argument("--audit", action="store_true")
     parser.add_argument("--bad-filter", default="year >=")
     parser.add_argument("--empty-filter", default="year >= 9999")
+    parser.add_argument("--unknown-field", default="yaer")
     parser.add_argument("--chromium")
     arguments = parser.parse_args()
     os.makedirs(arguments.pictures, exist_ok=True)

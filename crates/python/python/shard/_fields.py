@@ -1,6 +1,6 @@
 """Metadata of other frameworks as fields of records, and back.
 
-A record's `id`, `text` and `title` are the document's own. Frameworks let metadata have any name, so one
+A record's `id`, `_id`, `text`, `title` and `vector` are the document's own. Frameworks let metadata have any name, so one
 that would meet a document's own gets an underscore behind it, and loses it again on the way back.
 """
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_OWN = {"id", "_id", "text", "title", "vector"}
+OWN = {"id", "_id", "text", "title", "vector"}
 _COMBINED = {"$and", "$or"}
 
 
 def stored_name(name: str) -> str:
     """The field's name in a record."""
-    return name + "_" if name.rstrip("_") in _OWN else name
+    return name + "_" if name.rstrip("_") in OWN else name
 
 
 def _given_name(name: str) -> str:
-    return name[:-1] if name.endswith("_") and name.rstrip("_") in _OWN else name
+    return name[:-1] if name.endswith("_") and name.rstrip("_") in OWN else name
 
 
 def to_fields(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from . import _shard
 from ._errors import InputError
+from ._fields import OWN
 from .encoder import Encoder, as_list
 from .results import Added, Audit, Hit, Record
 
@@ -83,8 +84,9 @@ class Vault:
 
         `passphrase` or the bytes of `key_file` open it from now on; there is no other way in.
         `protection` is `blind` (ciphertexts, all of which the server scores) or `rotated` (the paper's
-        construction). `settings` are those of the command `shard init`: `tile`, `keep_vectors`, `cells`,
-        `probe`, `transform`, `d_pub`, `candidates`, `seed`. A search of a blind vault
+        construction). `settings` are those of the command `shard init`: `tile`, `query_secrets`, `keep_vectors`, `cells`,
+        `probe`, `transform`, `d_pub`, `candidates`, `seed`. With `query_secrets` 2 the queries of a blind vault rest on
+        as hard a problem as its rows. A search of a blind vault
         with `cells` asks for `probe` of them, and the server learns which. With `keep_vectors` false the
         vectors are with the server alone once they are published, sealed.
         """
@@ -138,8 +140,9 @@ class Vault:
 
         Texts are encoded with the vault's encoder, in pieces of `chunk` tokens that overlap by `overlap`
         if that is given; with `vectors`, one per row, they are taken as they are. Texts, titles and
-        metadata are sealed beside the vectors and come back with hits. Ids are made up where there are
-        none, and returned.
+        metadata are sealed beside the vectors and come back with hits. Fields of metadata may have any name but `id`, `_id`,
+        `text`, `title` and `vector`, which are a document's own. Ids are made up where there are none, and returned.
+        A vector that is much longer than most is a warning: it costs the scores of the others precision.
         """
         texts = None if texts is None else as_list("texts", texts)
         ids = None if ids is None else as_list("ids", ids)
@@ -151,8 +154,11 @@ class Vault:
             return Added(0, 0, 0, 0, [])
         fields = [dict(one or {}) for one in metadata] if metadata is not None else [{} for _ in names]
         for id, own in zip(names, fields):
-            if taken := {"id", "text", "title"} & own.keys():
-                raise InputError(f"the metadata of {id!r} has a field {min(taken)!r}, which is a document's own")
+            if taken := OWN & own.keys():
+                raise InputError(
+                    f"the metadata of {id!r} has a field {min(taken)!r}: {', '.join(sorted(OWN))} are a document's own, "
+                    "give the field another name"
+                )
         heads = list(titles) if titles is not None else [None] * count
         if vectors is None:
             encoder = self._encoder_for_texts()
@@ -218,7 +224,8 @@ class Vault:
         """The `k` best documents for a text or a vector, best first.
 
         `where` restricts them by metadata, `{"year": {"$gte": 2020}, "lang": {"$in": ["en", "de"]}}`, and
-        not by id, title or text; a field that no document has is a warning. The server sees nothing of it. Passages are fetched without telling the server which were
+        not by a document's own `id`, `_id`, `text`, `title` and `vector`; a field that no document has is a warning. The
+        server sees nothing of it. Passages are fetched without telling the server which were
         found, unless `direct`. `local` searches the vectors in the vault and asks no server at all.
         """
         vector = self._vectors_of([query])[0] if isinstance(query, str) else _vector(query)
@@ -317,6 +324,8 @@ class Vault:
     ) -> dict[str, Any]:
         """Compares the ways to search this collection, as `shard.plan` does. Of a vault with cells, `cells` is
         what searches of some of them find, measured with `queries` or with its own documents."""
+        if self._core.shape()[1] is None:
+            raise InputError("the vault is empty: add documents first; shard.plan(rows, dimension) needs none")
         matrix = None if queries is None else self._queries(queries)
         return json.loads(self._core.plan(megabits, matrix))
 

@@ -78,6 +78,7 @@ pub fn search(desk: &Desk, question: &Question) -> Result<Value> {
         of_search.iter().flat_map(|one| &one.rows).map(ToString::to_string).collect();
     Ok(json!({
         "hits": hits,
+        "notes": answered.notes,
         "precision": answer.precision,
         "milliseconds": milliseconds(answer, &answered),
         "bytes": {

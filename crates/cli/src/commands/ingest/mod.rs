@@ -10,7 +10,6 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use shard::input::{Holds, holds, read_parquet, read_queries, read_records, read_vectors};
-use shard::planning::compare_ways_of;
 use shard::{
     ClientError, Documents, Error, FitOptions, Model, Opened, Others, Protection, Record, Vault,
 };
@@ -18,11 +17,6 @@ use shard::{
 use super::{drift, publish_next};
 use crate::args::Ingest;
 use crate::output::{Output, follow, grouped, note, progress_of_time};
-
-/// How many times as long as most the longest document of a blind vault may be without a word. Scores have
-/// errors in units of the longest, near 1e-6 at one deviation: at sixteen those of ordinary documents are off by
-/// more than 1e-5 of their own length, which is the most where all are equally long.
-const MUCH_LONGER: f64 = 16.0;
 
 pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
     let output = Output::new(json);
@@ -88,7 +82,9 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
         },
         grouped(collection.documents()),
     ))?;
-    note_long_documents(&vault, &documents, &collection)?;
+    if let Some(uneven) = vault.uneven_lengths(&documents, &collection) {
+        note(&uneven.to_string());
+    }
     let own = documents.records().len();
     let kept = match &collection {
         Opened::Blind(_) if given.is_some() || own > 0 => Some(done.records),
@@ -138,38 +134,6 @@ pub fn run(arguments: &Ingest, json: Option<&Path>) -> Result<()> {
         result.extend(more.clone());
     }
     output.result(&result)
-}
-
-/// Says of a blind vault that one document is much longer than most, which costs the others precision.
-fn note_long_documents(vault: &Vault, given: &Documents, collection: &Opened) -> Result<()> {
-    let Some(blind) = collection.blind() else { return Ok(()) };
-    // A document that is longer than all before by so much has every block written anew. Only then are those
-    // that were there before read again.
-    let anew = blind.blocks().iter().all(|block| block.revision == blind.revision().0);
-    let others = given.ids().len() < blind.rows();
-    let lengths = if anew && others && vault.settings()?.keep_vectors {
-        vault.documents()?.vectors().norms()
-    } else {
-        given.vectors().norms()
-    };
-    let Some(most) = median(lengths) else { return Ok(()) };
-    let times = blind.longest() / most;
-    if times > MUCH_LONGER {
-        let error = compare_ways_of(collection, None)?.precision;
-        note(&format!(
-            "the longest document is {times:.0} times as long as most: scores have an error of {error:.0e} of the longest \
-             (one deviation), {:.0e} in units of the others; where lengths mean nothing, ingest vectors of length one",
-            error * times
-        ));
-    }
-    Ok(())
-}
-
-/// The median of those lengths that are not zero.
-fn median(mut lengths: Vec<f64>) -> Option<f64> {
-    lengths.retain(|length| *length > 0.0);
-    let middle = lengths.len() / 2;
-    (!lengths.is_empty()).then(|| *lengths.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
 
 /// Refuses records before documents are taken: where the vault keeps none, or of a document that will not

@@ -13,8 +13,8 @@ pub(super) fn read(_: impl BufRead) -> Result<Vec<TextDocument>, InputError> {
     Err(InputProblem::NoCsv.into())
 }
 
-/// Reads a document per row. Cells of other columns that are written as JSON writes a number, `true` or
-/// `false` become these, empty ones are none, and all others are texts.
+/// Reads a document per row. The cells of another column become numbers where all of them are numbers, true or
+/// false where all are that, and are texts as they are written otherwise. An empty cell is none.
 #[cfg(feature = "csv")]
 pub(super) fn read(reader: impl BufRead) -> Result<Vec<TextDocument>, InputError> {
     table::read(reader)
@@ -26,7 +26,7 @@ mod table {
     use std::io::BufRead;
 
     use csv::{Error, ErrorKind, ReaderBuilder, StringRecord};
-    use serde_json::{Map, Value};
+    use serde_json::{Map, Number, Value};
 
     use super::super::document::{TextDocument, document_of};
     use crate::input::collect::{check_distinct, check_not_empty};
@@ -37,25 +37,34 @@ mod table {
         let mut table = ReaderBuilder::new().from_reader(reader);
         let header = table.headers().map_err(wrong)?.clone();
         let names = names(&header)?;
+        let mut readings = vec![READINGS.to_vec(); names.len()];
         let (mut texts, mut places): (Vec<TextDocument>, Vec<Record>) = (Vec::new(), Vec::new());
         for row in table.records() {
             let row = row.map_err(wrong)?;
             let place = Record::Line(row.position().map_or(0, |at| at.line() as usize));
             let mut fields = Map::new();
             let mut id = String::new();
-            for (name, cell) in names.iter().zip(&row) {
-                match name.as_str() {
-                    "id" => cell.clone_into(&mut id),
-                    "text" => drop(fields.insert(name.clone(), cell.into())),
-                    _ if cell.is_empty() => {}
-                    "title" => drop(fields.insert(name.clone(), cell.into())),
-                    _ => drop(fields.insert(name.clone(), value(cell))),
+            for ((name, cell), readings) in names.iter().zip(&row).zip(&mut readings) {
+                if name == "id" {
+                    cell.clone_into(&mut id);
+                } else if name == "text" || !cell.is_empty() {
+                    readings.retain(|read| read(cell).is_some());
+                    fields.insert(name.clone(), cell.into());
                 }
             }
             check_not_empty(&id, place)?;
             let malformed = |words| place.with(InputProblem::Malformed(words));
             texts.push(document_of(id, fields).map_err(malformed)?);
             places.push(place);
+        }
+        // The text and the title are no longer among the fields.
+        for (name, readings) in names.iter().zip(readings) {
+            let Some(read) = readings.first() else { continue };
+            for value in texts.iter_mut().filter_map(|text| text.fields.get_mut(name)) {
+                if let Some(other) = value.as_str().and_then(read) {
+                    *value = other;
+                }
+            }
         }
         let ids: Vec<String> = texts.iter().map(|text| text.id.clone()).collect();
         check_distinct(&ids, |row| places[row])?;
@@ -86,17 +95,49 @@ mod table {
         Ok(names)
     }
 
-    /// A number, true or false where that is written as the cell is, and the cell as text otherwise: no digit
-    /// of `007`, `1.10` or a number that a double would round is lost.
-    fn value(cell: &str) -> Value {
-        match serde_json::from_str(cell) {
-            Ok(value @ (Value::Number(_) | Value::Bool(_)))
-                if value.to_string().as_str() == cell =>
-            {
-                value
-            }
-            _ => cell.into(),
+    /// What a cell is, read as something other than a text; `None` where it is not that.
+    type Reading = fn(&str) -> Option<Value>;
+
+    /// How the cells of a column may be read: as the first of these that reads all of them, else as texts.
+    const READINGS: [Reading; 2] = [number, truth];
+
+    /// A number, as JSON writes them, that has the value that is written: `007`, `+49` and digits that a
+    /// double would round are none. Zeros at the end and the form of the exponent may differ.
+    fn number(cell: &str) -> Option<Value> {
+        let number: Number = serde_json::from_str(cell).ok()?;
+        let written = decimal(cell)?;
+        (decimal(&number.to_string())? == written).then_some(Value::Number(number))
+    }
+
+    fn truth(cell: &str) -> Option<Value> {
+        match cell {
+            "true" | "True" => Some(true.into()),
+            "false" | "False" => Some(false.into()),
+            _ => None,
         }
+    }
+
+    /// Whether a number is negative, its digits without zeros on either side, and the power of ten that its last
+    /// digit counts. Equal numbers have equal ones; `None` where there is anything but a number.
+    fn decimal(written: &str) -> Option<(bool, String, i64)> {
+        let (mantissa, exponent) = written.split_once(['e', 'E']).unwrap_or((written, "0"));
+        let (negative, mantissa) = match mantissa.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, mantissa),
+        };
+        let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let digits = format!("{whole}{part}");
+        if !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+            return None;
+        }
+        let significant = digits.trim_end_matches('0');
+        if significant.is_empty() {
+            return Some((negative, String::new(), 0));
+        }
+        let zeros = digits.len() - significant.len();
+        let power = exponent.parse::<i64>().ok()?.checked_sub(part.len() as i64)?;
+        let power = power.checked_add(zeros as i64)?;
+        Some((negative, significant.trim_start_matches('0').to_owned(), power))
     }
 
     fn wrong(error: Error) -> InputError {

@@ -110,30 +110,79 @@ fn an_integer_that_would_be_rounded_is_refused_and_other_numbers_are_what_they_s
     assert_eq!(found[0].fields, *fields.as_object().unwrap());
 }
 
+/// What the cells of a column of a table become.
+#[cfg(feature = "csv")]
+fn column(cells: &[&str]) -> Vec<serde_json::Value> {
+    let rows = cells.iter().enumerate().map(|(row, cell)| format!("{row},a,{cell}\n"));
+    let table = format!("id,text,cell\n{}", rows.collect::<String>());
+    let documents = read_file("t.csv", table.as_bytes());
+    documents.iter().map(|found| found.fields.get("cell").cloned().unwrap_or_default()).collect()
+}
+
 #[cfg(feature = "csv")]
 #[test]
-fn a_cell_is_a_number_only_where_the_number_is_written_as_the_cell_is() {
-    let cells = [
-        ("007", json!("007")),
-        ("1.10", json!("1.10")),
-        ("1e5", json!("1e5")),
-        ("12345678901234567890123", json!("12345678901234567890123")),
-        ("-0", json!("-0")),
-        (" 3", json!(" 3")),
-        ("3", json!(3)),
-        ("-3", json!(-3)),
-        ("2.5", json!(2.5)),
-        ("true", json!(true)),
-        ("True", json!("True")),
-        ("null", json!("null")),
-        ("[1]", json!("[1]")),
+fn a_column_is_numbers_where_every_cell_is_one() {
+    let prices = column(&["2.25", "3", "1.10", "", "-0.5", "1e5", "2020.0", "0.00", "-0"]);
+    let expected = [
+        json!(2.25),
+        json!(3),
+        json!(1.1),
+        json!(null),
+        json!(-0.5),
+        json!(1e5),
+        json!(2020.0),
+        json!(0.0),
+        json!(-0.0),
     ];
-    for (cell, expected) in cells {
-        let found = read_file("t.csv", format!("id,text,cell\n1,a,{cell}\n").as_bytes());
-        assert_eq!(found, [document("1", None, "a", json!({"cell": expected}))]);
-        let record: serde_json::Value = serde_json::from_slice(&found[0].record().bytes).unwrap();
-        let kept = &record["cell"];
-        assert_eq!(kept.as_str().map_or_else(|| kept.to_string(), str::to_owned), cell);
+    assert_eq!(prices, expected);
+    for (cell, number) in [
+        ("18446744073709551615", json!(u64::MAX)),
+        ("-9223372036854775808", json!(i64::MIN)),
+        ("0.30000000000000004", json!(0.1 + 0.2)),
+        ("1E+2", json!(100.0)),
+        ("100e-2", json!(1.0)),
+        ("5e-324", json!(5e-324)),
+    ] {
+        assert_eq!(column(&["7", cell]), [json!(7), number]);
+    }
+}
+
+#[cfg(feature = "csv")]
+#[test]
+fn a_cell_that_is_no_number_leaves_all_of_its_column_as_written() {
+    for cell in [
+        "007",
+        "+49",
+        "1.",
+        ".5",
+        " 3",
+        "0x1f",
+        "NaN",
+        "inf",
+        "1e400",
+        "1e-400",
+        "1e-99999999999999999999",
+        "12345678901234567890123",
+        "9007199254740993.0",
+        "0.1000000000000000055511151231257827",
+        "true",
+        "null",
+        "[1]",
+        "x",
+    ] {
+        let cells = ["1.10", cell, "2"];
+        assert_eq!(column(&cells), cells);
+        assert_eq!(column(&[cell]) == [json!(cell)], cell != "true", "{cell}");
+    }
+}
+
+#[cfg(feature = "csv")]
+#[test]
+fn a_column_is_truths_where_every_cell_is_one() {
+    let truths = column(&["True", "False", "", "true", "false"]);
+    assert_eq!(truths, [json!(true), json!(false), json!(null), json!(true), json!(false)]);
+    for cells in [["True", "1"], ["False", "no"], ["true", "TRUE"]] {
+        assert_eq!(column(&cells), cells);
     }
 }
 
