@@ -104,6 +104,9 @@ struct Advice {
 
 const NO_MORE: &str = "Every row has its own key already; a blind collection hides the rest.";
 const BLIND_ALONE: &str = "A blind collection closes it.";
+const BLIND_WITHOUT_CELLS: &str = "A blind collection without cells closes it.";
+const BLURRED: &str =
+    "More candidates for each search blur it. A blind collection without cells closes it.";
 const PREFIX_AT_HOME: &str = "Keep routing prefixes with the client, as they are.";
 const OLD_COPIES: &str = "Delete old releases where you can, and promise nobody that releases cannot be linked. A blind \
      collection closes it.";
@@ -112,8 +115,8 @@ const ADVICE: &[Advice] = &[
     Advice {
         channel: "shape",
         needs: "A look at the server's disk",
-        cells: "More cells, or a key for every row (micro). A blind collection shows none of it.",
-        micro: "A blind collection shows only the number of blocks.",
+        cells: "More cells, or a key for every row (micro). A blind collection without cells shows none of it.",
+        micro: "A blind collection without cells shows only the number of blocks.",
         foreign: "Keys for parts of the rows, or a blind collection.",
     },
     Advice {
@@ -184,9 +187,9 @@ const ADVICE: &[Advice] = &[
     Advice {
         channel: "request-leakage",
         needs: "A log of the server's requests",
-        cells: "More candidates for each search blur it. A blind collection closes it.",
-        micro: "More candidates for each search blur it. A blind collection closes it.",
-        foreign: BLIND_ALONE,
+        cells: BLURRED,
+        micro: BLURRED,
+        foreign: BLIND_WITHOUT_CELLS,
     },
     Advice {
         channel: "canaries",
@@ -444,6 +447,16 @@ mod tests {
                 helps.contains("report it") && needed.contains("a list of queries"),
                 "{kind:?}"
             );
+        }
+    }
+
+    #[test]
+    fn what_a_blind_collection_with_cells_shows_is_not_promised_away() {
+        for name in ["shape", "request-leakage"] {
+            for kind in [Kind::Cells, Kind::Micro] {
+                let helps = remedy(&Section::new(name, ""), kind);
+                assert!(helps.contains("A blind collection without cells"), "{name}: {helps}");
+            }
         }
     }
 }
