@@ -268,6 +268,22 @@ fn what_is_seen_is_counted() {
     subject.seen.requests.push((101, 200));
     assert_eq!(value(&subject, "sizes_of_requests"), 2.0);
     assert_eq!(value(&subject, "sizes_of_answers"), 1.0);
+    // What is seen of an exchange are both sizes: the figure counts pairs of them.
+    let shape = |requests: Vec<(usize, usize)>| {
+        let mut subject = with_cells();
+        subject.seen.requests = requests;
+        let section = seen::request_shape(&subject, &|_| ()).expect("a section");
+        let headline = &section.findings[section.headline.expect("a headline")];
+        (headline.value, section.notes[0].clone())
+    };
+    let (figure, note) = shape((0..12).map(|at| (100, 200 + at % 3)).collect());
+    assert_eq!(figure, 3.0);
+    assert!(
+        note.contains("12 requests that were recorded have one size, and their answers have 3")
+    );
+    let (figure, note) = shape(vec![(100, 200), (101, 201), (100, 201)]);
+    assert_eq!(figure, 3.0);
+    assert!(note.contains("have 2 sizes, and their answers have 2 sizes"), "{note}");
     let fetches = vec![(1, 100, 50), (1, 100, 50), (2, 200, 100)];
     let shape = RecordShape::new(3, 1_024, QueryRank::One).expect("a shape");
     subject.seen.records = Some(SeenRecords { shape, fetches });
