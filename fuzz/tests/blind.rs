@@ -156,8 +156,8 @@ fn answers_to_a_fetch_of_a_server_that_lies() {
     );
 }
 
-/// The files in which hints of blocks are kept, and which sets of checks were retired. A search with damaged ones finds
-/// what it finds without, or fails because every set counts as retired or the file is no text.
+/// The files in which hints of blocks are kept, and which sets of checks were retired. A search with a damaged file of
+/// hints finds what it finds without; one with a damaged list of sets does, or fails because the list does not read.
 #[test]
 fn files_of_hints() {
     let expected = WORLD.honest_search();
@@ -172,14 +172,16 @@ fn files_of_hints() {
     check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES + 1).for_each(
         |input: &[u8]| {
             let (which, script) = input.split_first().unwrap_or((&0, &[]));
+            let mut may_fail = false;
             for (at, (name, sound)) in names.iter().zip(&sound).enumerate() {
                 let is_damaged = at == usize::from(*which) % 2;
                 let bytes = if is_damaged { damage(sound, script) } else { sound.clone() };
+                may_fail |= at == 1 && bytes != *sound;
                 fs::write(name, bytes).expect("a file to write");
             }
             // A hint that does not open is dropped, an alarm, and fetched by the next search.
             let found = (0..4).find_map(|_| search().ok());
-            assert!(found.is_none_or(|found| found == expected));
+            assert!(found.as_ref() == Some(&expected) || (may_fail && found.is_none()));
         },
     );
 }

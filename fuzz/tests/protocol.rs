@@ -371,12 +371,13 @@ fn publishes_of_blocks() {
     let sound = messages::blind_publish(blocks.encode(), records.encode());
     let queries = [messages::blind_query(), messages::query_of_cells(), messages::record_query()];
     let queries = queries.map(|query| query.encode());
+    let messages = sound.len();
     check!().with_iterations(ITERATIONS).with_max_len(SCRIPT_BYTES + 1).for_each(
         |input: &[u8]| {
             let (which, script) = input.split_first().unwrap_or((&0, &[]));
             let server = messages::empty_server();
             for (at, sound) in sound.iter().enumerate() {
-                if at == usize::from(*which) % 5 {
+                if at == usize::from(*which) % messages {
                     let bytes = damage(sound, script);
                     decode_as_everything(&bytes);
                     serve(&server, &bytes);

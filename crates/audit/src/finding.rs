@@ -172,7 +172,8 @@ fn by_guessing(finding: &Finding, way: f64) -> f64 {
 ///
 /// Of a share of hits: the alarm is at the fewest hits `h` that guessing reaches with a probability of
 /// at most 2.5 % by the number of figures; the limit is the rate that gives `h` hits or more with 95 %.
-/// Of other figures: as many standard deviations above chance as the two probabilities take.
+/// Of other figures: as many standard deviations above chance as the two probabilities take. An interval that is a
+/// point has no deviation to tell.
 fn detection_limit(finding: &Finding, tried: usize) -> Option<f64> {
     let chance = finding.chance.unwrap_or(0.0);
     let alarm = FALSE_ALARM / tried.max(1) as f64;
@@ -186,7 +187,7 @@ fn detection_limit(finding: &Finding, tried: usize) -> Option<f64> {
         }
         return Some(high);
     }
-    let [low, high] = finding.ci95?;
+    let [low, high] = finding.ci95.filter(|[low, high]| low < high)?;
     let deviation = (high - low) / (2.0 * deviations(FALSE_ALARM));
     Some(chance + deviation * (deviations(alarm) + deviations(1.0 - SEEN)))
 }
@@ -361,6 +362,13 @@ mod tests {
         section.findings = vec![share(60)];
         section.rest_on(1.0, |_| true);
         assert_eq!((section.verdict, section.findings.len()), (Some(Verdict::Reduced), 1));
+    }
+
+    #[test]
+    fn an_interval_that_is_a_point_has_no_detection_limit() {
+        let limit = |interval| detection_limit(&finding(0, 0.5, Some(interval)), 1);
+        assert!(limit([0.5, 0.5]).is_none());
+        assert!(limit([0.48, 0.52]).is_some_and(|limit| limit > 0.53));
     }
 
     #[test]

@@ -330,7 +330,7 @@ impl Default for Settings {
 }
 
 /// The rank of queries with so many secrets.
-fn rank_of(secrets: u64) -> Option<QueryRank> {
+pub(crate) fn rank_of(secrets: u64) -> Option<QueryRank> {
     [QueryRank::One, QueryRank::Two].into_iter().find(|rank| rank.secrets() as u64 == secrets)
 }
 

@@ -7,7 +7,7 @@ use super::limit::{Try, detected_from, judge, planted};
 use super::{BlindSubject, SeenCells, Stream};
 use crate::finding::{DETECTED_FROM, Finding, Section, Verdict};
 use crate::linkage::active_cells::ActiveCells;
-use crate::linkage::candidates::{RECORDED, active_cells, linkability};
+use crate::linkage::candidates::{RECORDED, active_cells, linkability, verdict};
 use crate::text;
 use crate::tools::evidence::ALARM;
 use crate::tools::matrix::Matrix;
@@ -157,23 +157,18 @@ pub fn requests(blind: &BlindSubject, progress: &dyn Fn(&str)) -> Result<Section
 /// ciphertexts tell as much.
 fn add_named_cells(section: &mut Section, cells: &SeenCells, seed: u64) {
     let queries = cells.asked.len();
-    if queries < 2 {
-        // The ciphertexts alone must not speak for requests that name cells.
-        section.verdict = section.verdict.filter(|&verdict| verdict != Verdict::Closed);
-        section.notes.insert(
-            0,
-            "Not measured: what the named cells tell takes at least two sample queries.".to_owned(),
-        );
-        return;
+    let of_ciphertexts = section.verdict;
+    let mut linked: Vec<Finding> = Vec::new();
+    let mut judged = None;
+    for (jitter, near) in cells.near.iter().filter(|_| queries > 0) {
+        let figures = linkability(*jitter, &cells.asked, near, seed, queries);
+        judged.get_or_insert_with(|| verdict(&figures[0], &cells.asked, near, "cells"));
+        linked.extend(figures);
     }
-    let near = cells.near.iter();
-    let linked: Vec<Finding> = near
-        .flat_map(|(jitter, near)| linkability(*jitter, &cells.asked, near, seed, queries))
-        .collect();
-    let by_cells = linked.first().map(|finding| Verdict::of(finding, 1.0));
-    let rests_on_cells = match section.verdict {
+    let by_cells = judged.as_ref().and_then(|judged| judged.as_ref().ok()).copied();
+    let rests_on_cells = match of_ciphertexts {
         None => by_cells > Some(Verdict::Closed),
-        Some(Verdict::Closed) => cells.are_named(),
+        Some(Verdict::Closed) => cells.are_named() && by_cells.is_some(),
         of_ciphertexts => by_cells > of_ciphertexts,
     };
     if rests_on_cells {
@@ -190,7 +185,7 @@ fn add_named_cells(section: &mut Section, cells: &SeenCells, seed: u64) {
     if let Some(active) = ActiveCells::of(&log.collect::<Vec<_>>(), &own) {
         section.findings.extend(active_cells(RECORDED, &active, seed, queries));
     }
-    if let Some(first) = section.notes.first_mut().filter(|_| section.verdict.is_some()) {
+    if let Some(first) = section.notes.first_mut().filter(|_| of_ciphertexts.is_some()) {
         *first = format!("Of the ciphertexts alone: {first}");
     }
     let said = if cells.are_named() {
@@ -209,6 +204,16 @@ fn add_named_cells(section: &mut Section, cells: &SeenCells, seed: u64) {
             .to_owned()
     };
     section.notes.insert(0, said);
+    if let Some(Err(reason)) = judged.filter(|_| cells.are_named()) {
+        if section.verdict > Some(Verdict::Closed) {
+            section.notes.insert(1, format!("Of the named cells alone: {reason}"));
+        } else {
+            // The ciphertexts alone must not speak for requests that name cells.
+            section.verdict = None;
+            section.findings.retain(|finding| finding.metric != DETECTED_FROM);
+            section.notes.insert(0, reason);
+        }
+    }
 }
 
 /// What the list of blocks says of documents: which of them are in one cell, and so near each other.

@@ -114,6 +114,7 @@ pub fn request_shape(blind: &BlindSubject, _: &dyn Fn(&str)) -> Result<Section> 
     let up = distinct(requests.iter().map(|it| it.0));
     let down = distinct(requests.iter().map(|it| it.1));
     section.findings = vec![
+        finding("sizes_of_exchanges", distinct(requests.iter().copied())),
         finding("sizes_of_requests", up),
         finding("sizes_of_answers", down),
         finding("requests_recorded", count),
@@ -126,7 +127,12 @@ pub fn request_shape(blind: &BlindSubject, _: &dyn Fn(&str)) -> Result<Section> 
     let sizes = if (up, down) == (1, 1) {
         format!("All {count} requests that were recorded have one size, and so have their answers")
     } else {
-        format!("The {count} requests that were recorded have {up} sizes and their answers {down}")
+        let sizes = |count: usize| match count {
+            1 => "one size".to_owned(),
+            _ => format!("{count} sizes"),
+        };
+        let (up, down) = (sizes(up), sizes(down));
+        format!("The {count} requests that were recorded have {up}, and their answers have {down}")
     };
     section.notes.push(format!(
         "{sizes}. The server sees that there was a search, when and from which address. It also sees that a \

@@ -7,7 +7,7 @@ use super::limit::mixed;
 use super::*;
 use crate::finding::DETECTED_FROM;
 use crate::finding::{Section, Verdict};
-use crate::linkage::candidates::JITTERS;
+use crate::linkage::candidates::{FEWEST_QUERIES, JITTERS};
 use crate::linkage::requests::jittered;
 use crate::report::channels::{CHANNELS, Channel, run_blind};
 use crate::subject::{KeyFamily, coordinates};
@@ -215,12 +215,40 @@ fn cells_that_have_nothing_to_do_with_queries_or_documents_are_closed() {
     }
 }
 
-#[test]
-fn one_query_says_nothing_of_named_cells_and_closes_nothing() {
+/// The section on requests where only the first queries ask for cells, of which each asks for those given.
+fn requests_for(queries: usize, asked: impl Fn(usize) -> Vec<usize>) -> Section {
     let mut subject = with_cells();
-    subject.seen.cells.as_mut().expect("cells").asked.truncate(1);
-    let section = channels::requests(&subject, &|_| ()).expect("a section");
-    assert!(section.verdict.is_none() && section.notes[0].starts_with("Not measured"));
+    let cells = subject.seen.cells.as_mut().expect("cells");
+    cells.asked = (0..queries).map(&asked).collect();
+    for (_, near) in &mut cells.near {
+        *near = cells.asked.clone();
+    }
+    channels::requests(&subject, &|_| ()).expect("a section")
+}
+
+#[test]
+fn few_queries_say_nothing_of_named_cells_and_close_nothing() {
+    for queries in [1, 2, FEWEST_QUERIES - 1] {
+        let section = requests_for(queries, |query| vec![query % CELLS]);
+        assert!(section.verdict.is_none(), "{section:?}");
+        assert!(section.notes[0].starts_with("No verdict"), "{:?}", section.notes);
+        assert!(section.findings.iter().all(|finding| finding.metric != DETECTED_FROM));
+    }
+    let enough = requests_for(FEWEST_QUERIES, |query| vec![query % CELLS]);
+    assert_eq!(enough.verdict, Some(Verdict::Open), "{enough:?}");
+    let headline = &enough.findings[enough.headline.expect("a headline")];
+    assert!(headline.ci95.is_some_and(|[low, _]| low < 0.9), "{headline:?}");
+}
+
+#[test]
+fn queries_that_all_ask_for_the_same_cells_close_nothing_unless_they_ask_for_all() {
+    let section = requests_for(100, |_| vec![1, 4]);
+    assert!(section.verdict.is_none(), "{section:?}");
+    assert!(section.notes[0].contains("all ask for the same cells"), "{:?}", section.notes);
+    assert!(section.findings.iter().all(|finding| finding.metric != DETECTED_FROM));
+    let all = requests_for(100, |_| (0..CELLS).collect());
+    assert_eq!(all.verdict, Some(Verdict::Closed), "{all:?}");
+    assert!(all.notes.iter().all(|note| !note.contains("No verdict")), "{:?}", all.notes);
 }
 
 #[test]
@@ -240,6 +268,22 @@ fn what_is_seen_is_counted() {
     subject.seen.requests.push((101, 200));
     assert_eq!(value(&subject, "sizes_of_requests"), 2.0);
     assert_eq!(value(&subject, "sizes_of_answers"), 1.0);
+    // What is seen of an exchange are both sizes: the figure counts pairs of them.
+    let shape = |requests: Vec<(usize, usize)>| {
+        let mut subject = with_cells();
+        subject.seen.requests = requests;
+        let section = seen::request_shape(&subject, &|_| ()).expect("a section");
+        let headline = &section.findings[section.headline.expect("a headline")];
+        (headline.value, section.notes[0].clone())
+    };
+    let (figure, note) = shape((0..12).map(|at| (100, 200 + at % 3)).collect());
+    assert_eq!(figure, 3.0);
+    assert!(
+        note.contains("12 requests that were recorded have one size, and their answers have 3")
+    );
+    let (figure, note) = shape(vec![(100, 200), (101, 201), (100, 201)]);
+    assert_eq!(figure, 3.0);
+    assert!(note.contains("have 2 sizes, and their answers have 2 sizes"), "{note}");
     let fetches = vec![(1, 100, 50), (1, 100, 50), (2, 200, 100)];
     let shape = RecordShape::new(3, 1_024, QueryRank::One).expect("a shape");
     subject.seen.records = Some(SeenRecords { shape, fetches });

@@ -33,6 +33,9 @@ const QUERIES: usize = 200;
 /// 0.96 and 0.86. The first is all but the same query again, the last a free paraphrase.
 pub const JITTERS: [f64; 3] = [0.1, 0.3, 0.6];
 
+/// The fewest queries that what requests name is judged by.
+pub const FEWEST_QUERIES: usize = 20;
+
 /// Neighbours that an estimate is to find.
 const DEPTH: usize = 10;
 
@@ -92,12 +95,19 @@ pub fn channel(subject: &Subject, progress: &dyn Fn(&str)) -> anyhow::Result<Sec
         requests.iter().map(|request| request.ranked.clone()).collect()
     };
     let asked = sets(&requests);
+    let mut judged = None;
     for jitter in JITTERS {
-        let near = super::requests::requests(subject, &jittered(&queries, jitter, &mut rng))?;
-        let linked = linkability(jitter, &asked, &sets(&near), seed, rows);
+        let near =
+            sets(&super::requests::requests(subject, &jittered(&queries, jitter, &mut rng))?);
+        let linked = linkability(jitter, &asked, &near, seed, rows);
+        judged.get_or_insert_with(|| verdict(&linked[0], &asked, &near, "rows"));
         section.findings.extend(linked);
     }
-    section.verdict = section.headline.map(|at| Verdict::of(&section.findings[at], 1.0));
+    match judged {
+        Some(Ok(verdict)) => section.verdict = Some(verdict),
+        Some(Err(reason)) => section.notes.push(reason),
+        None => {}
+    }
     section.add_detection_limit(1);
     add_directions(&mut section, subject, &queries, &requests, progress)?;
     section.notes.extend([
@@ -131,11 +141,7 @@ pub fn linkability(
     seed: u64,
     rows: usize,
 ) -> [Finding; 2] {
-    let against = |shift: usize| -> Vec<f64> {
-        let pairs = (0..requests.len()).map(|at| (at, (at + shift) % requests.len()));
-        pairs.map(|(a, b)| jaccard(&requests[a], &near[b])).collect()
-    };
-    let (same, different) = (against(0), against(1));
+    let [same, different] = shares(requests, near);
     let finding = |metric: &str, value: f64| {
         Finding::new(NAME, format!("jitter={jitter}"), metric, value).on(seed, rows)
     };
@@ -147,6 +153,47 @@ pub fn linkability(
             .ci95(interval(&same, REPETITIONS, seed))
             .chance(mean(&different)),
     ]
+}
+
+/// What every request has in common with the one for a query near its own, and with one for another query.
+fn shares(requests: &[Vec<usize>], near: &[Vec<usize>]) -> [Vec<f64>; 2] {
+    [0, 1].map(|shift| {
+        let pairs = (0..requests.len()).map(|at| (at, (at + shift) % requests.len()));
+        pairs.map(|(a, b)| jaccard(&requests[a], &near[b])).collect()
+    })
+}
+
+/// The verdict on the AUC of [`linkability`], of requests that name some of `what`. Few queries, and requests that
+/// are all alike, have none.
+///
+/// # Errors
+/// With the reason, as a note.
+pub fn verdict(
+    linked: &Finding,
+    requests: &[Vec<usize>],
+    near: &[Vec<usize>],
+    what: &str,
+) -> Result<Verdict, String> {
+    if requests.len() < FEWEST_QUERIES {
+        return Err(format!(
+            "No verdict: whether requests can be linked by the {what} they name takes at least {FEWEST_QUERIES} \
+             sample queries, and there were {}.",
+            requests.len()
+        ));
+    }
+    if requests.iter().all(|request| jaccard(request, &requests[0]) == 1.0) {
+        return Err(format!(
+            "No verdict: these queries all ask for the same {what}. Whether others could be told apart was not \
+             measured."
+        ));
+    }
+    let shares = shares(requests, near).concat();
+    if shares.iter().all(|share| *share == shares[0]) {
+        return Err(format!(
+            "No verdict: any two of these requests have as many {what} in common as any other two."
+        ));
+    }
+    Ok(Verdict::of(linked, 1.0))
 }
 
 /// What a log says of cells, as figures: `log=recorded`, or `log=simulated` of sample queries.
@@ -250,6 +297,7 @@ fn blind(
 mod tests {
     use super::super::planted;
     use super::*;
+    use crate::finding::DETECTED_FROM;
 
     fn value(section: &Section, setting: &str, metric: &str) -> f64 {
         let of = |f: &&Finding| f.setting == setting && f.metric == metric;
@@ -286,6 +334,39 @@ mod tests {
         for finding in section.findings.iter().filter(|f| f.setting.starts_with("vectors=known")) {
             let gap = (finding.value - finding.chance.unwrap()).abs();
             assert!(gap < 0.12, "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn few_queries_and_requests_that_are_all_alike_have_no_verdict() {
+        let judged = |requests: &[Vec<usize>]| {
+            let [auc, _] = linkability(0.1, requests, requests, 1, 10);
+            let [low, high] = auc.ci95.expect("an interval");
+            assert!(low < high, "{auc:?}");
+            verdict(&auc, requests, requests, "cells")
+        };
+        let apart = |count: usize| -> Vec<Vec<usize>> { (0..count).map(|at| vec![at]).collect() };
+        assert_eq!(judged(&apart(FEWEST_QUERIES)), Ok(Verdict::Open));
+        for few in [2, FEWEST_QUERIES - 1] {
+            let reason = judged(&apart(few)).unwrap_err();
+            assert!(reason.contains(&format!("there were {few}.")), "{reason}");
+        }
+        let reason = judged(&vec![vec![3, 1]; 100]).unwrap_err();
+        assert!(reason.contains("all ask for the same cells"), "{reason}");
+    }
+
+    #[test]
+    fn candidates_of_few_or_of_equal_queries_have_no_verdict() {
+        let section = |rows: &[usize]| {
+            let mut subject = planted::subject(300, 16, 8, 4, 1.0, false);
+            subject.queries = subject.queries.map(|queries| queries.select(rows));
+            channel(&subject, &|_| {}).unwrap()
+        };
+        for (rows, reason) in [(&[0, 1][..], "there were 2."), (&[0; 40], "the same rows")] {
+            let section = section(rows);
+            assert!(section.verdict.is_none(), "{section:?}");
+            assert!(section.notes[0].contains(reason), "{:?}", section.notes);
+            assert!(section.findings.iter().all(|it| it.metric != DETECTED_FROM));
         }
     }
 

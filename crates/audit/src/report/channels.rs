@@ -101,9 +101,8 @@ impl Channel {
 }
 
 /// Why channels of the prefix are not measured on blind collections.
-const NO_PREFIX: OnBlind = OnBlind::Never(
-    "a blind collection has no prefix: vectors are encrypted whole, and nothing is routed.",
-);
+const NO_PREFIX: OnBlind =
+    OnBlind::Never("a blind collection has no prefix: vectors are encrypted whole.");
 
 /// Every channel, in the order of the report. docs/AUDIT.md explains each.
 pub const CHANNELS: &[Channel] = &[

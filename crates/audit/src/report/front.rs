@@ -1,8 +1,8 @@
 //! What the page says first: what stayed hidden and by what, and of every channel what an attacker needs
 //! for it and what the owner can do.
 //!
-//! The texts are fixed by channel and by [`Kind`]; only the axes and the number of known documents are taken
-//! from the figure that the verdict rests on.
+//! The texts are fixed by channel and by [`Kind`]; only the axes, the number of known documents and whether it is
+//! about cells that requests name are taken from the figure that the verdict rests on.
 
 use serde::Serialize;
 
@@ -104,6 +104,9 @@ struct Advice {
 
 const NO_MORE: &str = "Every row has its own key already; a blind collection hides the rest.";
 const BLIND_ALONE: &str = "A blind collection closes it.";
+const BLIND_WITHOUT_CELLS: &str = "A blind collection without cells closes it.";
+const BLURRED: &str =
+    "More candidates for each search blur it. A blind collection without cells closes it.";
 const PREFIX_AT_HOME: &str = "Keep routing prefixes with the client, as they are.";
 const OLD_COPIES: &str = "Delete old releases where you can, and promise nobody that releases cannot be linked. A blind \
      collection closes it.";
@@ -112,8 +115,8 @@ const ADVICE: &[Advice] = &[
     Advice {
         channel: "shape",
         needs: "A look at the server's disk",
-        cells: "More cells, or a key for every row (micro). A blind collection shows none of it.",
-        micro: "A blind collection shows only the number of blocks.",
+        cells: "More cells, or a key for every row (micro). A blind collection without cells shows none of it.",
+        micro: "A blind collection without cells shows only the number of blocks.",
         foreign: "Keys for parts of the rows, or a blind collection.",
     },
     Advice {
@@ -184,9 +187,9 @@ const ADVICE: &[Advice] = &[
     Advice {
         channel: "request-leakage",
         needs: "A log of the server's requests",
-        cells: "More candidates for each search blur it. A blind collection closes it.",
-        micro: "More candidates for each search blur it. A blind collection closes it.",
-        foreign: BLIND_ALONE,
+        cells: BLURRED,
+        micro: BLURRED,
+        foreign: BLIND_WITHOUT_CELLS,
     },
     Advice {
         channel: "canaries",
@@ -267,11 +270,14 @@ fn advice(channel: &str) -> Option<&'static Advice> {
 }
 
 fn on_blind(
-    channel: &str,
+    section: &Section,
     kind: Kind,
 ) -> Option<&'static (&'static str, &'static str, &'static str)> {
-    let with_cells = WITH_CELLS.iter().filter(|_| kind == Kind::BlindCells);
-    with_cells.chain(ON_BLIND).find(|(name, ..)| *name == channel)
+    // Of requests, the figure may be on ciphertexts, whose advice is that of every blind collection.
+    let is_on_cells = section.name != "request-leakage"
+        || headline(section).is_some_and(|finding| finding.part("jitter").is_some());
+    let with_cells = WITH_CELLS.iter().filter(|_| kind == Kind::BlindCells && is_on_cells);
+    with_cells.chain(ON_BLIND).find(|(name, ..)| *name == section.name)
 }
 
 /// What whoever has the owner's axes has.
@@ -281,7 +287,7 @@ const OWNERS_AXES: &str = "A copy of the server's disk and your whole collection
 /// no channels.
 pub fn needs(section: &Section, kind: Kind) -> String {
     if matches!(kind, Kind::Blind | Kind::BlindCells) {
-        let needs = on_blind(&section.name, kind).map(|(_, needs, _)| format!("{needs}."));
+        let needs = on_blind(section, kind).map(|(_, needs, _)| format!("{needs}."));
         return needs.unwrap_or_default();
     }
     let Some(advice) = advice(&section.name) else { return String::new() };
@@ -304,12 +310,12 @@ pub fn needs(section: &Section, kind: Kind) -> String {
     }
 }
 
-/// What the owner can do.
-pub fn remedy(channel: &str, kind: Kind) -> &'static str {
+/// What the owner can do about the figure that a section's verdict rests on.
+pub fn remedy(section: &Section, kind: Kind) -> &'static str {
     const REPORT_IT: &str =
         "Nothing while it is closed. Were it open, that would be a fault: report it.";
-    match (kind, advice(channel)) {
-        (Kind::Blind | Kind::BlindCells, _) => match on_blind(channel, kind) {
+    match (kind, advice(&section.name)) {
+        (Kind::Blind | Kind::BlindCells, _) => match on_blind(section, kind) {
             Some((_, _, "")) => REPORT_IT,
             Some((_, _, remedy)) => remedy,
             None => "",
@@ -381,7 +387,7 @@ mod tests {
             let section = Section::new(channel.name, "");
             for kind in Kind::ALL {
                 let needs = needs(&section, kind);
-                assert_eq!(needs.is_empty(), remedy(channel.name, kind).is_empty(), "{kind:?}");
+                assert_eq!(needs.is_empty(), remedy(&section, kind).is_empty(), "{kind:?}");
             }
         }
         let on_blind = ON_BLIND.iter().chain(WITH_CELLS).map(|it| it.0);
@@ -422,7 +428,35 @@ mod tests {
         assert!(claims(Kind::Blind) && !claims(Kind::BlindCells));
         assert!(hidden(Kind::BlindCells).iter().all(|it| !it.what.contains("what it asks for")));
         assert!(not_hidden(Kind::BlindCells).contains("which of these cells a search asks for"));
-        let remedies = Kind::ALL.map(|kind| remedy("request-leakage", kind));
-        assert!(remedies[2].contains("report it") && !remedies[3].contains("report it"));
+    }
+
+    #[test]
+    fn advice_on_requests_is_that_of_cells_only_where_the_figure_is() {
+        let of = |setting: &str, kind: Kind| {
+            let mut section = Section::new("request-leakage", "");
+            section.findings = vec![Finding::new("request-leakage", setting, "auc", 0.9)];
+            section.headline = Some(0);
+            (needs(&section, kind), remedy(&section, kind))
+        };
+        let (needed, helps) = of("jitter=0.1", Kind::BlindCells);
+        assert!(helps.starts_with("Search all cells") && !needed.contains("a list of queries"));
+        let of_ciphertexts = "reading=words,attack=repeated";
+        for kind in [Kind::Blind, Kind::BlindCells] {
+            let (needed, helps) = of(of_ciphertexts, kind);
+            assert!(
+                helps.contains("report it") && needed.contains("a list of queries"),
+                "{kind:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_blind_collection_with_cells_shows_is_not_promised_away() {
+        for name in ["shape", "request-leakage"] {
+            for kind in [Kind::Cells, Kind::Micro] {
+                let helps = remedy(&Section::new(name, ""), kind);
+                assert!(helps.contains("A blind collection without cells"), "{name}: {helps}");
+            }
+        }
     }
 }

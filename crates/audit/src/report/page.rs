@@ -148,7 +148,7 @@ impl Line {
                 .map_or_else(why_not, |it| sentence(it, is_closed)),
             limit: figure::would_have_been_seen(section).filter(|_| is_closed),
             needs: if is_known { front::needs(section, kind) } else { String::new() },
-            remedy: if is_known { front::remedy(&section.name, kind) } else { "" },
+            remedy: if is_known { front::remedy(section, kind) } else { "" },
             notes: section.notes.iter().map(|note| figure::prose(note)).collect(),
             plots: section.plots.iter().flat_map(pictures).collect(),
             has_built: section.findings.iter().any(|finding| finding.constructed),

@@ -71,6 +71,9 @@ pub fn interval(values: &[f64], repetitions: usize, seed: u64) -> [f64; 2] {
     hierarchical_interval(&[values.to_vec()], repetitions, seed)
 }
 
+/// Deviations to either side of the mean that hold 95 % of a normal variable.
+const Z: f64 = 1.959_963_984_540_054;
+
 /// The Wilson interval of 95 % of a share of `hits` in `of` independent trials: with `p = hits / of`
 /// and `z = 1.96`,
 ///
@@ -81,7 +84,6 @@ pub fn interval(values: &[f64], repetitions: usize, seed: u64) -> [f64; 2] {
 /// Unlike a bootstrap it does not shrink to a point where all trials came out alike. All there can be,
 /// `[0, 1]`, of no trial.
 pub fn wilson_interval(hits: usize, of: usize) -> [f64; 2] {
-    const Z: f64 = 1.959_963_984_540_054;
     if of == 0 {
         return [0.0, 1.0];
     }
@@ -163,6 +165,11 @@ pub fn deviations(tail: f64) -> f64 {
 
 /// A percentile interval of 95 % of [`area_under_curve`]: each repetition draws scores of both kinds
 /// with replacement.
+///
+/// Where no score is out of the common order, or all are tied, every repetition gives the same area `A`. So the
+/// interval also holds what scores that were not seen may do to it. Of `n` scores, the fewer of the two kinds, a
+/// share of up to `q = z^2/(n + z^2)` may be of another sort and none of them be among these (the Wilson interval
+/// of no hit). Were those all below or all above the others, the area would be `A (1 - q)` or `A + q (1 - A)`.
 pub fn area_interval(same: &[f64], different: &[f64], repetitions: usize, seed: u64) -> [f64; 2] {
     let mut rng = generator(seed, u64::MAX - 1);
     let mut drawn = |scores: &[f64]| -> Vec<f64> {
@@ -171,7 +178,11 @@ pub fn area_interval(same: &[f64], different: &[f64], repetitions: usize, seed: 
     let areas = (0..repetitions.max(1)).map(|_| area_under_curve(&drawn(same), &drawn(different)));
     let mut areas: Vec<f64> = areas.collect();
     areas.sort_unstable_by(f64::total_cmp);
-    [quantile(&areas, 0.025), quantile(&areas, 0.975)]
+    let area = area_under_curve(same, different);
+    let [_, unseen] = wilson_interval(0, same.len().min(different.len()));
+    let low = quantile(&areas, 0.025).min(area - unseen * area);
+    let high = quantile(&areas, 0.975).max(area + unseen * (1.0 - area));
+    [low, high]
 }
 
 /// The `fraction` quantile of sorted values, interpolated linearly.
@@ -297,6 +308,26 @@ mod tests {
             high - low
         };
         assert!(width(800) < 0.6 * width(100));
+    }
+
+    #[test]
+    fn no_interval_of_an_area_is_a_point() {
+        let interval = |same: f64, different: f64, count: usize| {
+            area_interval(&vec![same; count], &vec![different; count], 200, 1)
+        };
+        for count in [1, 2, 20, 100] {
+            // Scores in order are as many trials that all succeeded; of tied ones half as much is unknown.
+            let [low, high] = interval(1.0, 0.0, count);
+            let [wilson, _] = wilson_interval(count, count);
+            assert!(high == 1.0 && (low - wilson).abs() < 1e-12, "{count}: {low} {high}");
+            let [low, high] = interval(0.0, 1.0, count);
+            assert!(low == 0.0 && (high - (1.0 - wilson)).abs() < 1e-12, "{count}: {low} {high}");
+            let [low, high] = interval(1.0, 1.0, count);
+            let half = (1.0 - wilson) / 2.0;
+            assert!((0.5 - low - half).abs() < 1e-12 && (high - 0.5 - half).abs() < 1e-12);
+        }
+        // Two scores of each kind, in order, are no proof that chance did not order them.
+        assert!(interval(1.0, 0.0, 2)[0] < 0.5 && interval(1.0, 0.0, 20)[0] > 0.8);
     }
 
     #[test]

@@ -75,6 +75,10 @@ impl Checks {
         sealer: &Sealer,
         commit: CommitName,
     ) -> Result<Vec<u8>, EntropyError> {
+        sealer.seal(Subject::Checks(commit), &self.encode())
+    }
+
+    fn encode(&self) -> Zeroizing<Vec<u8>> {
         let mut writer = Writer::new(if self.has_cells { OF_CELLS } else { VERSION });
         let sets = self.sets().map(|set| set.tags.len() + 1).sum::<usize>();
         let fields = sets + self.cells.len() + self.blocks.len();
@@ -103,7 +107,7 @@ impl Checks {
                 writer.u64(block.cell.into());
             }
         }
-        sealer.seal(Subject::Checks(commit), &Zeroizing::new(writer.bytes))
+        Zeroizing::new(writer.bytes)
     }
 
     /// The sets of all cells.
@@ -210,6 +214,8 @@ pub(crate) fn name_at(collection: &BlindCollection, number: u32, revision: u64) 
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn checks(has_cells: bool) -> Checks {
@@ -246,6 +252,87 @@ mod tests {
             assert_eq!(again.of(2).is_some(), has_cells);
             assert!(Checks::open(&sealer, CommitName([5; 16]), &sealed).is_none());
             assert!(Checks::open(&sealer, commit, &sealed[..60]).is_none());
+        }
+    }
+
+    fn refusal(bytes: &[u8]) -> PayloadError {
+        Checks::decode(bytes).err().expect("damaged checks are refused")
+    }
+
+    #[test]
+    fn checks_that_are_cut_short_or_go_on_are_refused() {
+        for has_cells in [false, true] {
+            let bytes = checks(has_cells).encode();
+            for length in 0..bytes.len() {
+                assert_eq!(refusal(&bytes[..length]), PayloadError::Truncated, "{length}");
+            }
+            let more = [bytes.as_slice(), &[0; 3]].concat();
+            assert_eq!(refusal(&more), PayloadError::Trailing(3));
+        }
+    }
+
+    #[test]
+    fn checks_whose_cells_are_not_in_order_are_refused() {
+        for numbers in [[300, 2], [2, 2]] {
+            let mut checks = checks(true);
+            checks.cells.iter_mut().zip(numbers).for_each(|(cell, number)| cell.cell = number);
+            let refusal = refusal(&checks.encode());
+            assert!(matches!(&refusal, PayloadError::Invalid(it) if it.contains("not in order")));
+        }
+    }
+
+    #[test]
+    fn counts_and_cells_that_are_too_large_are_refused() {
+        // A version, a revision and the number of cells; of the first cell its number, its revision, the number
+        // of sets, the first of them and its number of tags.
+        let at = |field: usize| 2 + 8 * field;
+        let written = |bytes: &[u8], field: usize, value: u64| {
+            let mut bytes = bytes.to_vec();
+            bytes[at(field)..at(field + 1)].copy_from_slice(&value.to_le_bytes());
+            bytes
+        };
+        let bytes = checks(true).encode();
+        let last_block = bytes.len() - (8 + 32 + 8);
+        let blocks = last_block - (8 + 32 + 8) - 8;
+        assert_eq!(bytes[blocks..blocks + 8], 2_u64.to_le_bytes(), "the number of blocks");
+        for large in [1 << 32, 1 << 48, u64::MAX] {
+            for count in [1, 4, 6] {
+                refusal(&written(&bytes, count, large));
+            }
+            let number = refusal(&written(&bytes, 2, large));
+            assert!(matches!(number, PayloadError::Invalid(it) if it.contains("a cell of number")));
+            let mut many = bytes.to_vec();
+            many[blocks..blocks + 8].copy_from_slice(&large.to_le_bytes());
+            assert_eq!(refusal(&many), PayloadError::Truncated);
+            let mut last = bytes.to_vec();
+            let cell = last.len() - 8..;
+            last[cell].copy_from_slice(&large.to_le_bytes());
+            assert!(matches!(refusal(&last), PayloadError::Invalid(_)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_checks_are_refused_or_are_those_of_their_bytes(
+            has_cells: bool,
+            edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+            length in any::<prop::sample::Index>(),
+            is_cut: bool,
+        ) {
+            let mut bytes = checks(has_cells).encode().to_vec();
+            for (at, byte) in edits {
+                // Most bytes are tags, where anything goes; half of the edits are in the fields before them.
+                let within = if byte % 2 == 0 { bytes.len() } else { 58 };
+                let at = at.index(within);
+                bytes[at] = byte;
+            }
+            if is_cut {
+                bytes.truncate(length.index(bytes.len()));
+            }
+            if let Ok(decoded) = Checks::decode(&bytes) {
+                let again = decoded.encode();
+                prop_assert_eq!(again.as_slice(), bytes.as_slice());
+            }
         }
     }
 

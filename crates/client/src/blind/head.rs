@@ -1,10 +1,11 @@
 //! What all blocks of a blind collection have in common.
 
-use shard_rlwe::blind::{Grid, QueryRank, Shape};
+use shard_rlwe::blind::{Grid, Shape};
 
 use crate::collection::{rotated_only_has_a_model, unusable};
 use crate::error::ClientError;
 use crate::payload::{PayloadError, Reader, Writer};
+use crate::settings::rank_of;
 use crate::vault::{Slot, Snapshot};
 
 const VERSION: u16 = 1;
@@ -96,11 +97,8 @@ impl BlindHead {
         let invalid = |problem: String| PayloadError::Invalid(problem);
         let mut reader = Reader::new(bytes, VERSION)?;
         let (dimension, tile) = (reader.size()?, reader.size()?);
-        let query_rank = match reader.u64()? {
-            1 => QueryRank::One,
-            2 => QueryRank::Two,
-            rank => return Err(invalid(format!("queries of rank {rank}"))),
-        };
+        let rank = reader.u64()?;
+        let query_rank = rank_of(rank).ok_or_else(|| invalid(format!("queries of rank {rank}")))?;
         let shape =
             Shape::new(dimension, tile, query_rank).map_err(|error| invalid(error.to_string()))?;
         let scale = reader.f64()?;

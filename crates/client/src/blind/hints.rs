@@ -318,14 +318,26 @@ fn private(file: &Path, append: bool) -> std::io::Result<fs::File> {
 /// The sets of checks that an alarm has retired, as a vault's directory tells.
 ///
 /// # Errors
-/// When there is such a file and it cannot be read: a set that was retired is not to be used again.
+/// When there is such a file and it cannot be read, or a line of it is not a number or is not ended: a set that was
+/// retired is not to be used again, and which it was is not known.
 pub(crate) fn retired_sets(directory: &Path) -> Result<Vec<u64>, ClientError> {
     let file = directory.join(RETIRED);
     let text = match fs::read_to_string(&file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         text => text.map_err(VaultError::io("read", &file))?,
     };
-    Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+    let number = |(at, line): (usize, &str)| {
+        line.strip_suffix('\n').and_then(|line| line.parse().ok()).ok_or_else(|| {
+            let problem = format!(
+                "line {} is not the number of a set of checks; delete this file and publish with fresh checks \
+                 before the next search",
+                at + 1
+            );
+            let problem = std::io::Error::new(std::io::ErrorKind::InvalidData, problem);
+            VaultError::io("read", &file)(problem).into()
+        })
+    };
+    text.split_inclusive('\n').enumerate().map(number).collect()
 }
 
 fn encode(held: &HashMap<[u8; 16], Arc<[u8]>>) -> Vec<u8> {
@@ -368,5 +380,36 @@ mod tests {
         assert!(decode(&bytes[..bytes.len() - 1]).is_none());
         assert!(decode(b"something else").is_none());
         assert!(decode(MAGIC).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_damaged_line_does_not_bring_a_retired_set_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let read = |text: &str| {
+            fs::write(directory.path().join(RETIRED), text).unwrap();
+            retired_sets(directory.path())
+        };
+        assert_eq!(read("").unwrap(), [0; 0]);
+        assert_eq!(read("17\n18446744073709551615\n").unwrap(), [17, u64::MAX]);
+        for (text, line) in [
+            ("17\n1x\n5\n", "line 2"),
+            ("\n", "line 1"),
+            ("18446744073709551616\n", "line 1"),
+            ("17\n1844", "line 2"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(RETIRED) && error.contains(line), "{error}");
+            assert!(Hints::kept_in(directory.path()).is_err());
+        }
+    }
+
+    #[test]
+    fn what_is_retired_is_read_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let hints = Hints::kept_in(directory.path()).unwrap();
+        hints.retire(7);
+        hints.retire(u64::MAX);
+        let again = Hints::kept_in(directory.path()).unwrap();
+        assert!(again.is_retired(7) && again.is_retired(u64::MAX) && !again.is_retired(8));
     }
 }

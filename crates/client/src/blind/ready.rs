@@ -141,7 +141,8 @@ impl<T: Transport<Error: Into<ClientError>>> BlindSearcher<T> {
         cost.bytes_once = bytes;
         let ready_cell =
             |sets| ReadyCell { sets, checking: Mutex::new(None), kept: OnceLock::new() };
-        let each = (collection.shape().query_rank().secrets() + 2) * blind::DEGREE * 6;
+        let each =
+            (collection.shape().query_rank().secrets() + blind::BLOCK_RANK) * blind::DEGREE * 6;
         let ready = Arc::new(Ready {
             commit: collection.commit(),
             cells: cells.into_iter().map(ready_cell).collect(),

@@ -80,13 +80,11 @@ pub(super) fn subject(
     let layout = Layout::of(collection, kept);
     let server = Embedded::empty(collection.epoch());
     let stored = publish(vault, collection, &server, &layout)?;
-    let stand_ins = || {
-        let rng = &mut generator(options.seed, 0xb11d);
-        select(vectors, &sample(vectors.rows(), QUERIES, rng))
-    };
-    let queries = queries.map_or_else(stand_ins, |queries| {
-        select(queries, &(0..queries.rows().min(QUERIES)).collect::<Vec<_>>())
-    });
+    // In random order, since a file of queries may be sorted and each is compared with the next. Documents stand in
+    // where there are none.
+    let queries = queries.unwrap_or(vectors);
+    let drawn = sample(queries.rows(), QUERIES, &mut generator(options.seed, 0xb11d));
+    let queries = select(queries, &drawn);
     let shape = collection.shape();
     let length = shape.answer_bytes(collection.blocks().len() + stored.checks.len());
     let mut heard = ask(collection, &server, &queries, &layout, length, options.watch)?;

@@ -118,8 +118,19 @@ fn reports() -> Vec<Report> {
         let sections = run_blind(&blind::subject(level), &channels, &|_, _| ()).expect("sections");
         reports.push(report(Kind::Blind, sections));
     }
-    // What cells change of a blind collection.
-    let names = ["shape", "request-leakage", "collection-size", "block-changes", "request-shape"];
+    // What cells change of a blind collection, and what is said of it without a measurement.
+    let names = [
+        "shape",
+        "prefix",
+        "prefix-lookup",
+        "structured-keys",
+        "request-leakage",
+        "canaries",
+        "collection-size",
+        "block-changes",
+        "request-shape",
+        "frontier",
+    ];
     let of_cells: Vec<&Channel> = CHANNELS.iter().filter(|it| names.contains(&it.name)).collect();
     let sections = run_blind(&blind::with_cells(), &of_cells, &|_, _| ()).expect("sections");
     reports.push(report(Kind::BlindCells, sections));
@@ -163,6 +174,22 @@ fn no_key_of_a_program_is_left_in_the_text_of_any_page() {
             let (title, lines) = (lines.split("</title>").next(), lines.matches("class=\"series"));
             assert!(lines.count() <= 4, "{kind:?}: {title:?}");
         }
+    }
+}
+
+#[test]
+fn a_page_on_a_collection_with_cells_says_nothing_that_holds_only_without() {
+    const WITHOUT_CELLS: [&str; 3] =
+        ["nothing is routed", "every document is scored", "name no candidates and no cells"];
+    let of = |kind: Kind| REPORTS.iter().filter(move |report| report.metadata.kind == kind);
+    let is_said = |report: &Report, words: &str| visible(&page::html(report)).contains(words);
+    for report in of(Kind::BlindCells) {
+        for words in WITHOUT_CELLS {
+            assert!(!is_said(report, words), "{words}");
+        }
+    }
+    for words in &WITHOUT_CELLS[1..] {
+        assert!(of(Kind::Blind).any(|report| is_said(report, words)), "{words} is said nowhere");
     }
 }
 

@@ -11,11 +11,11 @@ use crate::{CellCount, Choice, Documents, FitOptions, Settings, Unlock};
 const WIDTH: usize = 16;
 
 /// Vectors around eight centres.
-fn clustered(rows: usize, seed: u64) -> VectorSet {
+fn clustered(rows: usize, seed: u64, centre: impl Fn(usize) -> usize) -> VectorSet {
     let centres = Matrix::normal(8, WIDTH, &mut generator(1, 0));
     let mut vectors = Matrix::normal(rows, WIDTH, &mut generator(seed, 1));
     for row in 0..rows {
-        let centre = centres.row(row % 8);
+        let centre = centres.row(centre(row));
         vectors.row_mut(row).iter_mut().zip(centre).for_each(|(x, c)| *x = 0.5 * *x + c);
     }
     let values = vectors.values().iter().map(|&x| x as f32).collect();
@@ -24,14 +24,18 @@ fn clustered(rows: usize, seed: u64) -> VectorSet {
 
 /// The audit of what cells change, of a vault of 480 documents.
 fn audited(settings: Settings) -> Report {
+    audited_with(settings, &clustered(40, 3, |row| row % 8))
+}
+
+fn audited_with(settings: Settings, queries: &VectorSet) -> Report {
     let directory = tempfile::tempdir().unwrap();
-    let (vectors, queries) = (clustered(480, 2), clustered(40, 3));
+    let vectors = clustered(480, 2, |row| row % 8);
     let rows = (0..vectors.rows()).map(|row| (format!("d{row}"), vectors.row(row)));
     let settings = Settings { tile: Choice::Fixed(32), ..settings };
     let unlock = Unlock::passphrase("cells");
     let mut vault = Vault::create(directory.path().join("vault"), &unlock, &settings).unwrap();
     vault.ingest(&Documents::new(rows).unwrap(), FitOptions::default()).unwrap();
-    let options = AuditOptions { queries: Some(&queries), ..AuditOptions::default() };
+    let options = AuditOptions { queries: Some(queries), ..AuditOptions::default() };
     let channels =
         ["shape", "request-leakage", "collection-size", "block-changes", "request-shape"]
             .map(|name| find(name).expect("a channel"));
@@ -66,6 +70,24 @@ fn a_vault_with_cells_is_not_closed_to_whoever_reads_its_requests() {
     // Forty queries, and three near each.
     assert_eq!(figure(&report, "requests_recorded"), 160.0);
     assert_eq!(figure(&report, "sizes_of_requests"), 1.0);
+}
+
+#[test]
+fn queries_sorted_by_topic_are_compared_with_those_of_other_topics() {
+    let cells = Settings { cells: CellCount::Cells(8), probe: Some(2), ..Settings::blind() };
+    let report = audited_with(cells, &clustered(40, 3, |row| row / 5));
+    let requests = section(&report, "request-leakage");
+    let jaccard = requests.findings.iter().find(|finding| finding.metric == "jaccard").unwrap();
+    assert!(jaccard.chance.unwrap() < 0.5, "{jaccard:?}");
+    assert!(requests.verdict > Some(Verdict::Closed), "{requests:?}");
+}
+
+#[test]
+fn queries_are_drawn_from_the_whole_file() {
+    // The first hundred are about one thing.
+    let cells = Settings { cells: CellCount::Cells(8), probe: Some(2), ..Settings::blind() };
+    let report = audited_with(cells, &clustered(400, 3, |row| if row < 100 { 0 } else { row % 8 }));
+    assert!(figure(&report, "active_cells_entropy_bits") > 2.0);
 }
 
 #[test]
