@@ -78,7 +78,8 @@ impl Tokens {
             let encoding = whole
                 .encode(&text[stretch.clone()], false)
                 .map_err(|error| EncodeError::Tokenize { index: 0, reason: error.to_string() })?;
-            let moved = |&(begin, end): &(usize, usize)| (stretch.start + begin, stretch.start + end);
+            let moved =
+                |&(begin, end): &(usize, usize)| (stretch.start + begin, stretch.start + end);
             Ok(encoding.get_offsets().iter().map(moved).collect())
         };
         let places: Vec<Vec<_>> =
@@ -156,7 +157,8 @@ mod tests {
             let joined: String = stretches.iter().map(|part| &text[part.clone()]).collect();
             assert_eq!(&joined, text);
             for part in &stretches[1..] {
-                let around = [text[..part.start].chars().next_back(), text[part.clone()].chars().next()];
+                let around =
+                    [text[..part.start].chars().next_back(), text[part.clone()].chars().next()];
                 assert!(around.into_iter().flatten().any(char::is_whitespace));
             }
         }

@@ -80,6 +80,8 @@ pub(super) struct Cluster {
     runtime: tokio::runtime::Handle,
     /// When another server last asked for a part of a search.
     asked: Mutex<Option<Instant>>,
+    /// Whether it is about to stop: then it is not ready again.
+    leaving: AtomicBool,
     left: AtomicBool,
 }
 
@@ -148,6 +150,7 @@ impl Cluster {
             clients: Mutex::default(),
             runtime: tokio::runtime::Handle::current(),
             asked: Mutex::default(),
+            leaving: AtomicBool::new(false),
             left: AtomicBool::new(false),
         });
         Ok((cluster, listener))
@@ -250,9 +253,26 @@ impl Cluster {
         }
     }
 
-    /// Says that others may count on this server, or no longer.
-    pub(super) fn set_ready(&self, ready: bool) {
-        lock(&self.me).ready = ready;
+    /// Says that others may count on this server, unless it is about to stop.
+    pub(super) fn announce_ready(&self) {
+        {
+            let mut me = lock(&self.me);
+            me.ready = !self.leaving.load(Ordering::Relaxed);
+        }
+        self.announce();
+    }
+
+    /// Says that others may count on this server no longer, for good.
+    pub(super) fn announce_leaving(&self) {
+        {
+            let mut me = lock(&self.me);
+            self.leaving.store(true, Ordering::Relaxed);
+            me.ready = false;
+        }
+        self.announce();
+    }
+
+    fn announce(&self) {
         if let Err(error) = self.renew() {
             tracing::error!(%error, "the lease cannot be renewed");
         }

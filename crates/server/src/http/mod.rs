@@ -283,7 +283,7 @@ impl Running {
         if let Some(cluster) = self.shared.cluster.clone() {
             // Others take over what it holds, while it still answers.
             let leaving = cluster.clone();
-            let _ = tokio::task::spawn_blocking(move || leaving.set_ready(false)).await;
+            let _ = tokio::task::spawn_blocking(move || leaving.announce_leaving()).await;
             cluster.hand_over(self.shared.options.grace).await;
         }
         tokio::time::sleep(self.shared.options.drain).await;
@@ -321,7 +321,7 @@ fn load_blocks(shared: &Arc<Shared>) {
     match shared.server.any_block_list() {
         Ok(false) => {
             if let Some(cluster) = shared.cluster.clone() {
-                tokio::task::spawn_blocking(move || cluster.set_ready(true));
+                tokio::task::spawn_blocking(move || cluster.announce_ready());
             }
             return;
         }
@@ -337,7 +337,7 @@ fn load_blocks(shared: &Arc<Shared>) {
         }
         if let Some(cluster) = &shared.cluster {
             cluster.loaded(start.elapsed());
-            cluster.set_ready(true);
+            cluster.announce_ready();
         }
         shared.loading.store(false, Ordering::Relaxed);
     });

@@ -1,0 +1,85 @@
+//! A server beside others: what it says of itself, what it follows, how it ends.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use shard_protocol::{Limits, MessageKind};
+use shard_server::Server;
+use shard_server::http::{ClusterOptions, HttpOptions};
+use shard_store::{Member, Members, MemoryMembers, WorkerId};
+
+use crate::commits::Commit;
+use crate::support::hooked::HookedRows;
+use crate::support::{Setup, Site};
+
+/// How a server takes part here.
+fn options(members: Arc<dyn Members>, renewal: Duration) -> ClusterOptions {
+    let listen = ([127, 0, 0, 1], 0).into();
+    ClusterOptions { members, listen, advertise: None, replicas: 1, renewal }
+}
+
+/// What another server sees of the one that is tested.
+fn seen(members: &MemoryMembers) -> Option<bool> {
+    let me = Member {
+        id: WorkerId(1),
+        address: "another:1".to_owned(),
+        fingerprint: [1; 32],
+        ready: false,
+    };
+    let all = members.renew(&me, Duration::from_secs(60)).unwrap();
+    all.iter().find(|member| member.id != me.id).map(|member| member.ready)
+}
+
+/// Closed until a test opens it.
+#[derive(Default)]
+struct Gate(Mutex<bool>, Condvar);
+
+impl Gate {
+    fn pass(&self) {
+        drop(self.1.wait_while(self.0.lock().unwrap(), |open| !*open).unwrap());
+    }
+
+    fn set_open(&self, open: bool) {
+        *self.0.lock().unwrap() = open;
+        self.1.notify_all();
+    }
+}
+
+/// Rows that describe collections while the gate is open.
+fn gated() -> (Arc<HookedRows>, Arc<Gate>) {
+    let gate = Arc::new(Gate::default());
+    let hook = gate.clone();
+    (Arc::new(HookedRows::new(move || hook.pass())), gate)
+}
+
+/// Publishes the first commit of a blind collection.
+fn publish(rows: &Arc<HookedRows>, collection: &str, commit: &Commit) {
+    let (owner, collection) =
+        (Server::new(rows.clone(), Limits::default()), collection.parse().unwrap());
+    for message in commit.publish(None) {
+        assert_eq!(owner.handle(&collection, &message), MessageKind::Accepted.bare());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_told_to_stop_while_it_loads_is_not_counted_on_afterwards() {
+    let (rows, gate) = gated();
+    gate.set_open(true);
+    publish(&rows, "blind", &Commit::new(1, 0..40));
+    gate.set_open(false);
+    let members = Arc::new(MemoryMembers::new());
+    let cluster = Some(options(members.clone(), Duration::from_millis(300)));
+    let options = HttpOptions { grace: Duration::from_secs(1), ..HttpOptions::default() };
+    let setup = Setup { options, rows, guarded: false, cluster, ..Setup::default() };
+    let site = Site::start(setup);
+    assert_eq!(site.ask("/readyz", "").await.text(), "loading blocks\n");
+    assert_eq!(seen(&members), Some(false));
+    let end = tokio::spawn(site.running().shut_down());
+    while site.ask("/readyz", "").await.text() != "shutting down\n" {}
+    gate.set_open(true);
+    while !end.is_finished() {
+        assert_ne!(seen(&members), Some(true));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    end.await.unwrap().unwrap();
+}
