@@ -78,8 +78,8 @@ pub(super) struct Cluster {
     seen: RwLock<Seen>,
     clients: Mutex<HashMap<WorkerId, reqwest::Client>>,
     runtime: tokio::runtime::Handle,
-    /// When another server last asked for a part of a search.
-    asked: Mutex<Option<Instant>>,
+    /// Parts of searches that others have asked for and that are under way, and when the last was.
+    asked: Mutex<(usize, Option<Instant>)>,
     /// Whether it is about to stop: then it is not ready again.
     leaving: AtomicBool,
     left: AtomicBool,
@@ -242,15 +242,23 @@ impl Cluster {
         self.seen_mut().load = load;
     }
 
-    /// Waits until others have learnt that this server leaves and have loaded what it holds: then they ask it
-    /// no more.
-    pub(super) async fn hand_over(&self, most: Duration) {
-        let start = Instant::now();
-        tokio::time::sleep(LEASE * self.renewal).await;
-        let is_asked = || lock(&self.asked).is_some_and(|then| then.elapsed() < 2 * self.renewal);
-        while is_asked() && start.elapsed() < most {
+    /// Gives others the time of a lease to learn that this server leaves, then waits until none of them has asked
+    /// it for anything for two renewals: by then they have loaded what it holds. Waits no longer than `end`.
+    pub(super) async fn hand_over(&self, end: tokio::time::Instant) {
+        tokio::time::sleep_until(end.min(tokio::time::Instant::now() + LEASE * self.renewal)).await;
+        let is_asked = || {
+            let (under_way, last) = *lock(&self.asked);
+            under_way > 0 || last.is_some_and(|then| then.elapsed() < 2 * self.renewal)
+        };
+        while is_asked() && tokio::time::Instant::now() < end {
             tokio::time::sleep(self.renewal / 4).await;
         }
+    }
+
+    /// Counts a part of a search that another server asks for as under way until the value is dropped.
+    fn answering(&self) -> Answering<'_> {
+        lock(&self.asked).0 += 1;
+        Answering(self)
     }
 
     /// Says that others may count on this server, unless it is about to stop.
@@ -378,6 +386,16 @@ impl Peers for Cluster {
         let mut seen = self.seen_mut();
         seen.suspects.insert(worker, Instant::now());
         self.look(&mut seen, me);
+    }
+}
+
+/// See [`Cluster::answering`].
+struct Answering<'a>(&'a Cluster);
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        let mut asked = lock(&self.0.asked);
+        *asked = (asked.0 - 1, Some(Instant::now()));
     }
 }
 

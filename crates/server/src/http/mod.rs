@@ -276,20 +276,26 @@ impl Running {
         }
     }
 
-    /// Says on `/readyz` that it is about to stop, then takes no new connection, finishes what it
-    /// has accepted within the time of grace, and ends.
+    /// Says on `/readyz` that it is about to stop, and to other servers, who load what it holds; then takes no new
+    /// connection, finishes what it has accepted, and ends. All of it takes no longer than the times to drain and
+    /// of grace together, and a second.
     pub async fn shut_down(self) -> std::io::Result<()> {
+        let HttpOptions { drain, grace, .. } = self.shared.options;
+        let end = tokio::time::Instant::now() + drain + grace;
         self.shared.stopping.store(true, Ordering::Relaxed);
+        let drained = tokio::time::sleep(drain);
         if let Some(cluster) = self.shared.cluster.clone() {
             // Others take over what it holds, while it still answers.
             let leaving = cluster.clone();
-            let _ = tokio::task::spawn_blocking(move || leaving.announce_leaving()).await;
-            cluster.hand_over(self.shared.options.grace).await;
+            let announced = tokio::task::spawn_blocking(move || leaving.announce_leaving());
+            // What was accepted by then has the rest.
+            let handed_over = end - grace / 4;
+            let _ = tokio::time::timeout_at(handed_over, announced).await;
+            cluster.hand_over(handed_over).await;
         }
-        tokio::time::sleep(self.shared.options.drain).await;
-        let grace = self.shared.options.grace;
-        let end = tokio::time::Instant::now() + grace;
-        self.handle.graceful_shutdown(Some(grace));
+        drained.await;
+        let left = end.saturating_duration_since(tokio::time::Instant::now());
+        self.handle.graceful_shutdown(Some(left));
         self.shared.active.close();
         let mut serving = self.serving;
         let served = tokio::select! {
@@ -306,7 +312,9 @@ impl Running {
         };
         self.maintenance.abort();
         if let Some(cluster) = self.shared.cluster.clone() {
-            let _ = tokio::task::spawn_blocking(move || cluster.leave()).await;
+            let left = tokio::task::spawn_blocking(move || cluster.leave());
+            // A database that does not answer is no reason to stay: the lease runs out by itself.
+            let _ = tokio::time::timeout(LAST_BYTES, left).await;
         }
         if let Some(port) = self.peer_port {
             port.shut_down(LAST_BYTES).await;

@@ -1,8 +1,9 @@
 //! A server beside others: what it says of itself, what it follows, how it ends.
 
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use shard_protocol::http::MEDIA_TYPE;
 use shard_protocol::{Limits, MessageKind};
 use shard_server::Server;
 use shard_server::http::{ClusterOptions, HttpOptions};
@@ -82,4 +83,27 @@ async fn a_server_that_is_told_to_stop_while_it_loads_is_not_counted_on_afterwar
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     end.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_server_beside_others_takes_no_longer_than_its_grace() {
+    let (rows, gate) = gated();
+    let grace = Duration::from_secs(2);
+    let cluster = Some(options(Arc::new(MemoryMembers::new()), Duration::from_secs(1)));
+    let options = HttpOptions { grace, ..HttpOptions::default() };
+    let setup = Setup { options, rows, guarded: false, cluster, ..Setup::default() };
+    let site = Arc::new(Site::start(setup));
+    let asked = site.clone();
+    let stuck = tokio::spawn(async move {
+        let request = asked.client.post(format!("{}/v1/collections/main/describe", asked.url));
+        request.header("content-type", MEDIA_TYPE).body(MessageKind::Describe.bare()).send().await
+    });
+    while !site.ask("/metrics", "").await.text().contains("shard_computing 1\n") {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let told = Instant::now();
+    site.running().shut_down().await.unwrap();
+    assert!(told.elapsed() < grace + Duration::from_millis(1900), "{:?}", told.elapsed());
+    gate.set_open(true);
+    assert!(stuck.await.unwrap().is_err(), "the connection was cut");
 }
