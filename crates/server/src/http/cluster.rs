@@ -105,8 +105,6 @@ struct Seen {
     looked: Instant,
     /// Collections that have moved on and are not followed yet.
     behind: usize,
-    /// When tokens were last read, where they are in a table.
-    tokens: Option<Instant>,
 }
 
 impl Cluster {
@@ -136,7 +134,6 @@ impl Cluster {
             load: Duration::ZERO,
             looked: now,
             behind: 0,
-            tokens: None,
         };
         let cluster = Arc::new(Self {
             members: options.members,
@@ -156,6 +153,10 @@ impl Cluster {
         Ok((cluster, listener))
     }
 
+    pub(super) fn renewal(&self) -> Duration {
+        self.renewal
+    }
+
     pub(super) fn id(&self) -> WorkerId {
         lock(&self.me).id
     }
@@ -169,7 +170,6 @@ impl Cluster {
             load: seen.load,
             heads_age: seen.looked.elapsed(),
             behind: seen.behind,
-            tokens_age: seen.tokens.map(|then| then.elapsed()),
         }
     }
 

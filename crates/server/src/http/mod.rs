@@ -242,8 +242,10 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
     };
     load_blocks(&shared);
     if let Some(cluster) = &shared.cluster {
-        cluster::follow(cluster, &shared.server, &shared.tokens);
+        cluster::follow(cluster, &shared.server);
     }
+    let renewal = shared.cluster.as_ref().map(|cluster| cluster.renewal());
+    shared.tokens.follow_table(renewal.unwrap_or(ClusterOptions::RENEWAL));
     let maintenance = tokio::spawn(keep_up(shared.clone()));
     Ok(Running { address, handle, shared, tls, serving, maintenance, peer_port })
 }
@@ -375,6 +377,14 @@ fn load_all(server: &Server) -> bool {
             tracing::error!("the load of blocks panicked");
             true
         }
+    }
+}
+
+/// Starts a thread; without one the server goes on.
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    if let Err(error) = thread.spawn(work) {
+        tracing::error!(%error, name, "a thread cannot be started");
     }
 }
 

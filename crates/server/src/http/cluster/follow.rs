@@ -1,19 +1,19 @@
 //! The threads of a server that works beside others: one for its lease, which nothing may hold up, one for its share,
-//! one for the commits of collections, one for tokens.
+//! one for the commits of collections.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::{Cluster, KEPT};
-use crate::http::Tokens;
+use crate::http::spawn;
 use crate::{Peers, Server};
 
 /// How often commits are looked for that nobody has told of, in times between two renewals.
 const LOOK: u32 = 5;
 
 /// Keeps the lease, follows the others and the collections, until the cluster is left.
-pub(in crate::http) fn follow(cluster: &Arc<Cluster>, server: &Arc<Server>, tokens: &Arc<Tokens>) {
+pub(in crate::http) fn follow(cluster: &Arc<Cluster>, server: &Arc<Server>) {
     let (one, of) = (cluster.clone(), server.clone());
     spawn("share", move || keep_share(&one, &of));
     let (one, of) = (cluster.clone(), server.clone());
@@ -21,18 +21,6 @@ pub(in crate::http) fn follow(cluster: &Arc<Cluster>, server: &Arc<Server>, toke
     let lease = cluster.clone();
     spawn("lease", move || keep_lease(&lease));
     spawn("heads", move || follow_heads(&one, &of));
-    if tokens.are_shared() {
-        cluster.seen_mut().tokens = Some(Instant::now());
-        let (cluster, tokens) = (cluster.clone(), tokens.clone());
-        spawn("tokens", move || follow_tokens(&cluster, &tokens));
-    }
-}
-
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::Builder::new().name(name.to_owned());
-    if let Err(error) = thread.spawn(work) {
-        tracing::error!(%error, name, "a thread cannot be started");
-    }
 }
 
 fn keep_lease(cluster: &Cluster) {
@@ -67,25 +55,6 @@ fn keep_share(cluster: &Cluster, server: &Server) {
 fn share(server: &Server, tidy: bool) {
     for (collection, error) in server.share_all(tidy) {
         tracing::error!(%collection, %error, "a share cannot be loaded");
-    }
-}
-
-fn follow_tokens(cluster: &Cluster, tokens: &Tokens) {
-    let mut failed = false;
-    while !cluster.left.load(Ordering::Relaxed) {
-        std::thread::sleep(cluster.renewal);
-        match tokens.reload() {
-            Ok(()) => {
-                cluster.seen_mut().tokens = Some(Instant::now());
-                failed = false;
-            }
-            Err(error) => {
-                if !failed {
-                    tracing::error!(%error, "the tokens of before stay in force");
-                }
-                failed = true;
-            }
-        }
     }
 }
 
