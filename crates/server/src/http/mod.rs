@@ -27,6 +27,7 @@ mod probes;
 mod refused;
 mod tls;
 mod tokens;
+mod told;
 mod workers;
 
 use std::fmt::Display;

@@ -1,13 +1,13 @@
 //! A server beside others: what it says of itself, what it follows, how it ends.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use shard_protocol::http::MEDIA_TYPE;
-use shard_protocol::{Limits, MessageKind};
+use shard_protocol::{BlobName, CollectionName, Limits, MessageKind};
 use shard_server::Server;
 use shard_server::http::{ClusterOptions, HttpOptions};
-use shard_store::{Member, Members, MemoryMembers, WorkerId};
+use shard_store::{Member, Members, MemoryMembers, RowStore, StoreError, WorkerId};
 
 use crate::commits::Commit;
 use crate::support::hooked::HookedRows;
@@ -106,4 +106,62 @@ async fn the_end_of_a_server_beside_others_takes_no_longer_than_its_grace() {
     assert!(told.elapsed() < grace + Duration::from_millis(1900), "{:?}", told.elapsed());
     gate.set_open(true);
     assert!(stuck.await.unwrap().is_err(), "the connection was cut");
+}
+
+/// Leases in memory, beside a test that says which collections have moved on.
+struct Saying {
+    leases: MemoryMembers,
+    moved: Mutex<mpsc::Receiver<CollectionName>>,
+}
+
+impl Members for Saying {
+    fn renew(&self, me: &Member, lease: Duration) -> Result<Vec<Member>, StoreError> {
+        self.leases.renew(me, lease)
+    }
+
+    fn leave(&self, id: WorkerId) -> Result<(), StoreError> {
+        self.leases.leave(id)
+    }
+
+    fn moved(&self, at_most: Duration) -> Option<Vec<CollectionName>> {
+        Some(self.moved.lock().unwrap().recv_timeout(at_most).into_iter().collect())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collection_that_is_behind_is_followed_while_others_publish() {
+    let rows = Arc::new(HookedRows::new(|| ()));
+    let commit = Commit::new(1, 0..40);
+    publish(&rows, "blind", &commit);
+    let (collection, block) = ("blind".parse().unwrap(), BlobName::block(commit.list.names()[0]));
+    let bytes = rows.blob(&collection, &block).unwrap();
+    rows.delete_blob(&collection, &block).unwrap();
+    let (say, moved) = mpsc::channel();
+    let members = Arc::new(Saying { leases: MemoryMembers::new(), moved: Mutex::new(moved) });
+    let cluster = Some(options(members, Duration::from_millis(100)));
+    let site =
+        Site::start(Setup { rows: rows.clone(), guarded: false, cluster, ..Setup::default() });
+    let becomes = async |line: &str, sometimes: &str| {
+        let since = Instant::now();
+        loop {
+            say.send("other".parse().unwrap()).unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let figures = site.ask("/metrics", "").await;
+            if figures.text().contains(line) {
+                return;
+            }
+            let is_allowed = sometimes.is_empty() || figures.text().contains(sometimes);
+            assert!(is_allowed && since.elapsed() < Duration::from_secs(30), "{}", figures.text());
+        }
+    };
+    let (behind, with_other) =
+        ("shard_cluster_collections_behind 1\n", "shard_cluster_collections_behind 2\n");
+    becomes(behind, "").await;
+    for _ in 0..20 {
+        becomes(behind, with_other).await;
+    }
+    assert!(site.ask("/metrics", "").await.text().contains("shard_blind_collections 0\n"));
+    rows.put_blob(&collection, &block, &bytes).unwrap();
+    becomes("shard_blind_collections 1\n", "").await;
+    becomes("shard_cluster_collections_behind 0\n", "").await;
 }

@@ -1,12 +1,16 @@
 //! The threads of a server that works beside others: one for its lease, which nothing may hold up, one for its share,
 //! one for the commits of collections.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use shard_protocol::CollectionName;
+
 use super::{Cluster, KEPT};
 use crate::http::spawn;
+use crate::http::told::Told;
 use crate::{Peers, Server};
 
 /// How often commits are looked for that nobody has told of, in times between two renewals.
@@ -58,22 +62,30 @@ fn share(server: &Server, tidy: bool) {
     }
 }
 
+/// Loads the commits that collections move on to: of those that are said to have moved, and of those that could not
+/// be followed before. All are looked at now and then, whatever is said.
 fn follow_heads(cluster: &Cluster, server: &Server) {
+    let every = LOOK * cluster.renewal;
+    let mut behind: BTreeSet<CollectionName> = BTreeSet::new();
+    let mut told = Told::default();
+    let mut looked: Option<Instant> = None;
     while !cluster.left.load(Ordering::Relaxed) {
-        let moved = cluster.members.moved(LOOK * cluster.renewal);
-        // With nothing said all are looked at, now and then.
-        let some = moved.filter(|moved| !moved.is_empty());
-        if let Some(some) = &some {
-            let mut seen = cluster.seen_mut();
-            seen.behind = seen.behind.max(some.len());
-        }
-        match server.follow(some.as_deref()) {
+        let moved = cluster.members.moved(every);
+        let is_due = moved.is_none() || looked.is_none_or(|then| then.elapsed() >= every);
+        behind.extend(moved.into_iter().flatten());
+        cluster.seen_mut().behind = behind.len();
+        let now = Instant::now();
+        let some: Vec<CollectionName> = behind.iter().cloned().collect();
+        match server.follow((!is_due).then_some(&some)) {
             Ok(failed) => {
-                for (collection, error) in &failed {
-                    tracing::error!(%collection, %error, "a commit cannot be followed");
-                }
+                told.tell(&failed, "a commit cannot be followed");
+                behind = failed.into_iter().map(|(collection, _)| collection).collect();
                 let mut seen = cluster.seen_mut();
-                (seen.looked, seen.behind) = (Instant::now(), failed.len());
+                seen.behind = behind.len();
+                if is_due {
+                    looked = Some(now);
+                    seen.looked = now;
+                }
             }
             Err(error) => tracing::error!(%error, "collections cannot be looked at"),
         }
