@@ -68,6 +68,7 @@ use cluster::{Cluster, PeerPort};
 use connections::{Connection, Doorkeeper};
 use metrics::Metrics;
 use refused::Refused;
+use told::Told;
 use workers::Workers;
 
 /// How often buffers of figures are emptied.
@@ -342,8 +343,12 @@ fn load_blocks(shared: &Arc<Shared>) {
     shared.loading.store(true, Ordering::Relaxed);
     let shared = shared.clone();
     tokio::task::spawn_blocking(move || {
-        let start = Instant::now();
-        while !load_all(&shared.server) && !shared.stopping.load(Ordering::Relaxed) {
+        let (start, mut told) = (Instant::now(), Told::default());
+        let is_over = || {
+            let patience = shared.options.load_timeout;
+            start.elapsed() >= patience || shared.stopping.load(Ordering::Relaxed)
+        };
+        while !load_all(&shared.server, &mut told) && !is_over() {
             std::thread::sleep(LOAD_AGAIN);
         }
         if let Some(cluster) = &shared.cluster {
@@ -357,21 +362,21 @@ fn load_blocks(shared: &Arc<Shared>) {
 /// Loads what can be loaded. Returns whether nothing is left that the next try may find: what an engine had that did
 /// not answer. Blocks for which there is no room are left to the first search of them: where servers start together
 /// each is alone at first, and room comes when they divide what there is.
-fn load_all(server: &Server) -> bool {
+fn load_all(server: &Server, told: &mut Told) -> bool {
     let is_away =
         |error: &ServerError| matches!(error, ServerError::Store(StoreError::Unavailable { .. }));
     match catch_unwind(AssertUnwindSafe(|| server.load_blocks())) {
         Ok(Ok(failed)) => {
-            for (collection, error) in &failed {
-                tracing::error!(%collection, %error, "blocks cannot be loaded");
+            told.tell(&failed, "blocks cannot be loaded");
+            if failed.is_empty() {
+                let counts = server.blocks();
+                let (collections, bytes) = (counts.collections, counts.bytes);
+                tracing::info!(collections, bytes, "blocks are loaded");
             }
-            let counts = server.blocks();
-            let (collections, bytes) = (counts.collections, counts.bytes);
-            tracing::info!(collections, bytes, "blocks are loaded");
             !failed.iter().any(|(_, error)| is_away(error))
         }
         Ok(Err(error)) => {
-            tracing::error!(%error, "blocks cannot be loaded");
+            told.tell_all(&error, "blocks cannot be loaded");
             !is_away(&error)
         }
         Err(_) => {

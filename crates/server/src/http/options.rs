@@ -41,6 +41,9 @@ pub struct HttpOptions {
     pub queue: usize,
     /// Threads that one request is spread over, which shortens a single request while cores idle.
     pub threads_per_request: usize,
+    /// Time after a start in which blocks are looked for again that an engine had which did not answer. Then the
+    /// server is ready, and what is missing is loaded by the first search of it.
+    pub load_timeout: Duration,
     /// Time between the announcement of a shutdown on `/readyz` and its beginning.
     pub drain: Duration,
     /// Time that accepted requests have to finish in a shutdown.
@@ -78,6 +81,7 @@ impl Default for HttpOptions {
             workers: cores.max(BlindQuery::MOST),
             queue: 64,
             threads_per_request: cores.min(BlindQuery::MOST),
+            load_timeout: Duration::from_secs(60),
             drain: Duration::ZERO,
             grace: Duration::from_secs(30),
             compaction_interval: Duration::from_secs(60),

@@ -6,9 +6,12 @@ use shard_protocol::CollectionName;
 
 use crate::ServerError;
 
-/// What was told of each collection that failed last.
+/// What was told of each collection that failed last, and of all together.
 #[derive(Default)]
-pub(super) struct Told(BTreeMap<CollectionName, String>);
+pub(super) struct Told {
+    each: BTreeMap<CollectionName, String>,
+    all: Option<String>,
+}
 
 impl Told {
     /// Tells of those that did not fail before, or for another reason.
@@ -16,10 +19,20 @@ impl Told {
         let failed = failed.iter().map(|(collection, error)| (collection, error.to_string()));
         let failed: BTreeMap<CollectionName, String> =
             failed.map(|(collection, error)| (collection.clone(), error)).collect();
-        for (collection, error) in failed.iter().filter(|(name, why)| self.0.get(name) != Some(why))
+        for (collection, error) in
+            failed.iter().filter(|(name, why)| self.each.get(name) != Some(why))
         {
             tracing::error!(%collection, error, "{what}");
         }
-        self.0 = failed;
+        *self = Self { each: failed, all: None };
+    }
+
+    /// Tells of what kept all of them from being looked at, unless it is what did before.
+    pub(super) fn tell_all(&mut self, error: &ServerError, what: &str) {
+        let error = error.to_string();
+        if self.all.as_ref() != Some(&error) {
+            tracing::error!(error, "{what}");
+        }
+        self.all = Some(error);
     }
 }

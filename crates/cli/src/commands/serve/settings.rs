@@ -339,6 +339,7 @@ impl Settings {
                     set.threads_per_request.filter(|&threads| threads > 0),
                     defaults.threads_per_request,
                 )?,
+                load_timeout: defaults.load_timeout,
                 drain: pause("drain", set.drain, defaults.drain)?,
                 grace: pause("grace", set.grace, defaults.grace)?,
                 compaction_interval: pause(

@@ -87,7 +87,7 @@ fn follow_heads(cluster: &Cluster, server: &Server) {
                     seen.looked = now;
                 }
             }
-            Err(error) => tracing::error!(%error, "collections cannot be looked at"),
+            Err(error) => told.tell_all(&error, "collections cannot be looked at"),
         }
     }
 }
