@@ -147,9 +147,9 @@ pub struct PostgresMetrics {
     pub unavailable: u64,
     /// Objects that were deleted because no blob named them.
     pub swept_objects: u64,
-    /// Rows that were in memory when they were asked for.
+    /// Rows that were asked for and were in memory as the database has them.
     pub cache_hits: u64,
-    /// Rows that were not.
+    /// Rows that were asked for and were not, or in an earlier version.
     pub cache_misses: u64,
     /// Memory of rows.
     pub cache_bytes: u64,
