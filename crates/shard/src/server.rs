@@ -242,7 +242,8 @@ struct Opened {
 pub enum TokenPlace {
     /// In a file of its directory, which is made if need be.
     Directory(PathBuf),
-    /// In the database of servers over one, whose schema is made if need be.
+    /// In the database of servers over one, whose schema is made or migrated when a token is; to list and to revoke
+    /// tokens it must be of this program's version.
     #[cfg(feature = "cluster")]
     Database(DatabaseAddress),
 }
@@ -260,7 +261,7 @@ impl TokenPlace {
                 TokenFile::of(directory).create(new, rng)?
             }
             #[cfg(feature = "cluster")]
-            Self::Database(address) => table(address)?.create(new, rng)?,
+            Self::Database(address) => table(address, true)?.create(new, rng)?,
         })
     }
 
@@ -272,7 +273,7 @@ impl TokenPlace {
         Ok(match self {
             Self::Directory(directory) => TokenFile::of(directory).load()?,
             #[cfg(feature = "cluster")]
-            Self::Database(address) => table(address)?.load()?,
+            Self::Database(address) => table(address, false)?.load()?,
         })
     }
 
@@ -284,15 +285,15 @@ impl TokenPlace {
         match self {
             Self::Directory(directory) => TokenFile::of(directory).revoke(id)?,
             #[cfg(feature = "cluster")]
-            Self::Database(address) => table(address)?.revoke(id)?,
+            Self::Database(address) => table(address, false)?.revoke(id)?,
         }
         Ok(())
     }
 }
 
 #[cfg(feature = "cluster")]
-fn table(address: &DatabaseAddress) -> Result<TokenTable, Error> {
-    let options = PostgresOptions { connections: 1, ..PostgresOptions::default() };
+fn table(address: &DatabaseAddress, migrate: bool) -> Result<TokenTable, Error> {
+    let options = PostgresOptions { connections: 1, migrate, ..PostgresOptions::default() };
     Ok(TokenTable::of(Arc::new(PostgresRows::open(address, options)?)))
 }
 

@@ -18,7 +18,8 @@ const DAY: u64 = 24 * 60 * 60;
 
 #[derive(Subcommand)]
 pub enum TokenCommand {
-    /// Make a token and print it, once
+    /// Make a token and print it, once; in a database whose schema is not there, or of an earlier version, make
+    /// that too
     Create(Create),
     /// List tokens; what is stored does not say what they are
     List {

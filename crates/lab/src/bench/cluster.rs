@@ -63,8 +63,10 @@ struct Report {
     wrong: usize,
     /// Searches of a commit that a publish had replaced, or that the server asked did not have yet.
     superseded: usize,
-    /// Searches and publishes that failed after all repetitions of the client.
+    /// Searches that failed after all repetitions of the client.
     failed_after_retry: usize,
+    /// Publishes that did; each is repeated with the next one.
+    publishes_failed: usize,
     /// From a kill to the first answer of a search that began after it; with the network cut, the slowest search.
     gap_ms: Spread,
     /// From a kill to the first publish that was acknowledged after it.
@@ -114,6 +116,7 @@ impl Spread {
 }
 
 pub fn run(arguments: &Cluster, output: &Output<'_>) -> Result<()> {
+    check(arguments)?;
     let start = Instant::now();
     let corpus = match (&arguments.docs, &arguments.queries) {
         (Some(documents), Some(queries)) => Corpus::read(documents, queries)?,
@@ -170,15 +173,16 @@ pub fn run(arguments: &Cluster, output: &Output<'_>) -> Result<()> {
     report.acknowledged = 1 + locked(&load.acknowledged).len();
     report.wrong = load.wrong.load(Ordering::Relaxed);
     report.superseded = load.superseded.load(Ordering::Relaxed);
-    report.failed_after_retry = load.failed.load(Ordering::Relaxed);
+    report.failed_after_retry = load.searches_failed.load(Ordering::Relaxed);
+    report.publishes_failed = load.publishes_failed.load(Ordering::Relaxed);
     let done = locked(&load.done);
     report.searches = done.len();
     report.search_ms = Spread::of(done.iter().map(|search| search.milliseconds()).collect());
     report.load_ms = Spread::of(site.loads.clone());
     report.seconds = start.elapsed().as_secs_f64();
     output.line(format!(
-        "{} servers, {} documents, {} kills ({}): {} publishes acknowledged, {} lost; {} searches, {} wrong, {} failed \
-         after all repetitions; gap {:.0} ms (median), {:.0} ms (worst), of publishes {:.0} and {:.0} ms; {:.1} ms of \
+        "{} servers, {} documents, {} kills ({}): {} publishes acknowledged, {} lost, {} failed after all repetitions; {} \
+         searches, {} wrong, {} failed after all repetitions; gap {:.0} ms (median), {:.0} ms (worst), of publishes {:.0} and {:.0} ms; {:.1} ms of \
          server time for a search; {:.0} searches a second before, {:.0} while it was killed, {:.0} after",
         report.workers,
         report.rows,
@@ -186,6 +190,7 @@ pub fn run(arguments: &Cluster, output: &Output<'_>) -> Result<()> {
         report.killed,
         report.acknowledged,
         report.lost,
+        report.publishes_failed,
         report.searches,
         report.wrong,
         report.failed_after_retry,
@@ -205,7 +210,27 @@ pub fn run(arguments: &Cluster, output: &Output<'_>) -> Result<()> {
     if report.lost + report.wrong > 0 {
         bail!("the servers did not keep what they acknowledged, or answered wrongly");
     }
+    let failed = report.failed_after_retry;
+    if failed > 0 && matches!(arguments.kill, Victim::None | Victim::Restart) {
+        bail!("{failed} searches failed, and nothing vanished without a warning");
+    }
     Ok(())
+}
+
+/// Refuses what cannot be killed.
+fn check(arguments: &Cluster) -> Result<()> {
+    let kill = arguments.kill.name();
+    match arguments.kill {
+        Victim::Object if arguments.small => {
+            bail!("--kill {kill}: the directory of objects of --small has no node to kill")
+        }
+        Victim::Worker | Victim::Restart | Victim::Link if arguments.workers < 2 => {
+            bail!(
+                "--kill {kill} needs --workers 2 at least: nobody answers for a server that is alone"
+            )
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A quiet time, kills, and a quiet time again.
@@ -240,7 +265,7 @@ fn play(site: &mut Cloud, load: &Load<'_>, arguments: &Cluster, report: &mut Rep
             site.mend(arguments.kill, round)?;
         }
         if arguments.kill == Victim::Link {
-            load.until_all_that_began_before(Instant::now());
+            load.until_all_that_began_before(Instant::now())?;
             gaps[round] = gaps[round].max(load.slowest_since(killed));
         }
         thread::sleep(Duration::from_secs_f64(arguments.pause));
@@ -273,9 +298,11 @@ fn compare(
         let (query, options) = (queries.row(query), SearchOptions::default());
         let one = here.search(&truth.collection, query, &options)?;
         let two = there.search(&truth.collection, query, &options)?;
-        if !truth.is_answered_by(query, &one)? || !truth.is_answered_by(query, &two)? {
+        let is_exact = |answer| truth.is_answered_by(query, options.top, answer);
+        if !is_exact(&one)? || !is_exact(&two)? {
             continue;
         }
+        // Both are as long as they have to be.
         if one.hits.iter().zip(&two.hits).all(|(one, two)| one.id == two.id) {
             compared.equal += 1;
         } else {
@@ -314,9 +341,9 @@ fn lost(
     publish(&owner.vault, PublishOptions::default(), &remote, UNWATCHED)?;
     let searcher = BlindSearcher::new(remote, Hints::in_memory());
     for query in 0..queries.rows().min(20) {
-        let query = queries.row(query);
-        let answer = searcher.search(&truth.collection, query, &SearchOptions::default())?;
-        lost += usize::from(!truth.is_answered_by(query, &answer)?);
+        let (query, options) = (queries.row(query), SearchOptions::default());
+        let answer = searcher.search(&truth.collection, query, &options)?;
+        lost += usize::from(!truth.is_answered_by(query, options.top, &answer)?);
     }
     Ok(lost)
 }
@@ -341,7 +368,8 @@ struct Load<'a> {
     over: AtomicBool,
     /// When publishes were acknowledged.
     acknowledged: Mutex<Vec<Instant>>,
-    failed: AtomicUsize,
+    searches_failed: AtomicUsize,
+    publishes_failed: AtomicUsize,
     wrong: AtomicUsize,
     superseded: AtomicUsize,
     done: Mutex<Vec<Search>>,
@@ -357,7 +385,8 @@ impl<'a> Load<'a> {
             queries,
             over: AtomicBool::new(false),
             acknowledged: Mutex::default(),
-            failed: AtomicUsize::new(0),
+            searches_failed: AtomicUsize::new(0),
+            publishes_failed: AtomicUsize::new(0),
             wrong: AtomicUsize::new(0),
             superseded: AtomicUsize::new(0),
             done: Mutex::default(),
@@ -366,9 +395,9 @@ impl<'a> Load<'a> {
         }
     }
 
-    fn fail(&self, error: &ClientError) {
-        self.failed.fetch_add(1, Ordering::Relaxed);
-        locked(&self.failures).push(error.to_string());
+    fn fail(&self, counter: &AtomicUsize, what: &str, error: &ClientError) {
+        counter.fetch_add(1, Ordering::Relaxed);
+        locked(&self.failures).push(format!("a {what}: {error}"));
     }
 
     /// Adds a document and publishes, over and over. One that failed is published again with the next.
@@ -395,7 +424,7 @@ impl<'a> Load<'a> {
                     locked(&self.acknowledged).push(Instant::now());
                     *locked(&self.current) = Arc::new(Truth::of(&owner.vault)?);
                 }
-                Err(error) => self.fail(&error),
+                Err(error) => self.fail(&self.publishes_failed, "publish", &error),
             }
         }
         Ok(owner)
@@ -408,13 +437,12 @@ impl<'a> Load<'a> {
             thread::sleep(think);
             let truth = locked(&self.current).clone();
             let query = self.queries.row(mix(&mut random) as usize % self.queries.rows());
-            let began = Instant::now();
-            self.set_under_way(client, Some(began));
-            let answer = searcher.search(&truth.collection, query, &SearchOptions::default());
-            match answer {
+            let (began, options) = (Instant::now(), SearchOptions::default());
+            let _under_way = UnderWay::begin(self, client, began);
+            match searcher.search(&truth.collection, query, &options) {
                 Ok(answer) => {
                     locked(&self.done).push(Search { began, ended: Instant::now() });
-                    if !truth.is_answered_by(query, &answer)? {
+                    if !truth.is_answered_by(query, options.top, &answer)? {
                         self.wrong.fetch_add(1, Ordering::Relaxed);
                     }
                 }
@@ -422,9 +450,8 @@ impl<'a> Load<'a> {
                 Err(ClientError::Outdated { .. } | ClientError::Unpublished { .. }) => {
                     self.superseded.fetch_add(1, Ordering::Relaxed);
                 }
-                Err(error) => self.fail(&error),
+                Err(error) => self.fail(&self.searches_failed, "search", &error),
             }
-            self.set_under_way(client, None);
         }
         Ok(())
     }
@@ -447,11 +474,15 @@ impl<'a> Load<'a> {
     }
 
     /// Waits until no search is under way that began before a moment.
-    fn until_all_that_began_before(&self, moment: Instant) {
+    fn until_all_that_began_before(&self, moment: Instant) -> Result<()> {
         let early = |began: &Option<Instant>| began.is_some_and(|began| began < moment);
         while locked(&self.under_way).iter().any(early) {
+            if moment.elapsed() > PATIENCE {
+                bail!("a search was not answered within {} s", PATIENCE.as_secs());
+            }
             thread::sleep(Duration::from_millis(10));
         }
+        Ok(())
     }
 
     fn slowest_since(&self, from: Instant) -> f64 {
@@ -463,6 +494,25 @@ impl<'a> Load<'a> {
     fn first_answer_after(&self, moment: Instant) -> Option<Instant> {
         let done = locked(&self.done);
         done.iter().rev().take(1000).filter(|done| done.began > moment).map(|d| d.ended).min()
+    }
+}
+
+/// A search that a client waits for, until this is dropped.
+struct UnderWay<'a, 'b> {
+    load: &'a Load<'b>,
+    client: u64,
+}
+
+impl<'a, 'b> UnderWay<'a, 'b> {
+    fn begin(load: &'a Load<'b>, client: u64, began: Instant) -> Self {
+        load.set_under_way(client, Some(began));
+        Self { load, client }
+    }
+}
+
+impl Drop for UnderWay<'_, '_> {
+    fn drop(&mut self) {
+        self.load.set_under_way(self.client, None);
     }
 }
 

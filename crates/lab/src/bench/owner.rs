@@ -104,18 +104,18 @@ impl Truth {
         &self.documents
     }
 
-    /// Whether an answer is that of exact search: the scores of the best documents, and documents that
-    /// have these scores. Equal rows may stand for each other.
-    pub fn is_answered_by(&self, query: &[f32], answer: &Answer) -> Result<bool> {
+    /// Whether an answer is that of exact search for so many documents: all of them, with the scores of the best,
+    /// and documents that have these scores. Equal rows may stand for each other.
+    pub fn is_answered_by(&self, query: &[f32], top: usize, answer: &Answer) -> Result<bool> {
         let bound = answer.error_bound + answer.precision;
-        let best = exact_top_k(&self.documents, query, answer.hits.len())?;
+        let best = exact_top_k(&self.documents, query, top.min(self.documents.rows()))?;
         let exact = answer.hits.iter().zip(&best).all(|(hit, best)| {
             let product = |&row: &usize| dot_f64(query, self.documents.row(row));
             let own = self.ids.get(&hit.id).map(product);
             (hit.score - best.score).abs() <= bound
                 && own.is_some_and(|own| (hit.score - own).abs() <= bound)
         });
-        Ok(exact && !best.is_empty())
+        Ok(exact && answer.hits.len() == best.len() && !best.is_empty())
     }
 }
 
@@ -135,4 +135,34 @@ fn vault_of(settings: &Settings, documents: &VectorSet) -> Result<(TempDir, Vaul
     bar.finish_and_clear();
     done?;
     Ok((directory, vault))
+}
+
+#[cfg(test)]
+mod tests {
+    use shard_client::remote::{PublishOptions, publish};
+    use shard_client::{BlindSearcher, Hints, UNWATCHED};
+    use shard_server::Embedded;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_too_short_or_of_another_query_is_not_that_of_exact_search() {
+        for rows in [5, 40] {
+            let corpus = Corpus::synthetic(rows, 16, 7).unwrap();
+            let owner = BlindOwner::of(&corpus.documents).unwrap();
+            let truth = Truth::of(&owner.vault).unwrap();
+            let embedded = Embedded::empty(truth.collection.epoch());
+            publish(&owner.vault, PublishOptions::default(), &embedded, UNWATCHED).unwrap();
+            let searcher = BlindSearcher::new(embedded, Hints::in_memory());
+            let (query, options) = (corpus.queries.row(0), SearchOptions::default());
+            let mut answer = searcher.search(&truth.collection, query, &options).unwrap();
+            assert_eq!(answer.hits.len(), options.top.min(rows));
+            assert!(truth.is_answered_by(query, options.top, &answer).unwrap());
+            let other: Vec<f32> = query.iter().map(|x| -x).collect();
+            assert!(!truth.is_answered_by(&other, options.top, &answer).unwrap());
+            while answer.hits.pop().is_some() {
+                assert!(!truth.is_answered_by(query, options.top, &answer).unwrap());
+            }
+        }
+    }
 }

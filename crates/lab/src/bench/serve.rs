@@ -295,7 +295,8 @@ impl LoadTest<'_> {
         let first = self.first.lock().expect("clients do not panic");
         let mut different = 0;
         for (&query, answer) in first.iter() {
-            let exact = truth.is_answered_by(self.queries.row(query), answer)?;
+            let query = self.queries.row(query);
+            let exact = truth.is_answered_by(query, blind.options.top, answer)?;
             different += usize::from(!exact);
         }
         Ok(Some(Compared { queries: first.len(), different }))

@@ -18,3 +18,15 @@ fn help_is_of_the_lab_and_the_commands_of_shard_work_unlisted() {
     }
     assert!(desk.succeeds(&["--version"]).starts_with("shard-lab "));
 }
+
+#[test]
+fn a_cluster_that_cannot_be_killed_as_asked_is_refused_before_it_is_started() {
+    let desk = Desk::new();
+    let cluster = |more: &[&str], words: &[&str]| {
+        desk.refused(&[&["bench", "cluster"], more].concat(), words);
+    };
+    cluster(&["--small", "--kill", "object"], &["--kill object", "no node to kill"]);
+    for kill in ["worker", "restart", "link"] {
+        cluster(&["--small", "--workers", "1", "--kill", kill], &[kill, "--workers 2 at least"]);
+    }
+}

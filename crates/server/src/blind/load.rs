@@ -50,6 +50,23 @@ impl Server {
         epoch: Epoch,
     ) -> Result<(), ServerError> {
         let _changing = self.blocks.change(collection);
+        let activated = self.try_to_activate(collection, advance, epoch);
+        if let Err(error) = &activated
+            && (self.peers.is_none() || matches!(error, ServerError::Blocks(_)))
+        {
+            // Whoever publishes sends what is missing, or gives up. Beside others, what the engine did not
+            // answer may be of a commit that this server has to follow.
+            self.blocks.forget_begun(collection);
+        }
+        activated
+    }
+
+    fn try_to_activate(
+        &self,
+        collection: &CollectionName,
+        advance: &Advance,
+        epoch: Epoch,
+    ) -> Result<(), ServerError> {
         let commit = advance.to;
         let Some(list) = self.block_list(collection, commit)? else {
             self.rows.activate(collection, advance, epoch)?;
@@ -82,13 +99,7 @@ impl Server {
                 // The commit is reached, whatever becomes of this: the next search tries again.
                 let _ = self.load_held(collection, epoch, commit);
             }
-            Err(error) => {
-                if matches!(error, ServerError::Blocks(_)) {
-                    // Whoever publishes sends what is missing, or gives up.
-                    self.blocks.forget_begun(collection);
-                }
-                return Err(error);
-            }
+            Err(error) => return Err(error),
         }
         Ok(())
     }
@@ -183,7 +194,10 @@ impl Server {
         commit: CommitName,
     ) -> Result<Arc<Held>, ServerError> {
         if let Some(held) = self.blocks.at(collection, epoch, commit) {
-            self.blocks.forget_begun(collection);
+            // What was begun of the same commit is what another share has more of it.
+            if self.blocks.begun(collection).is_some_and(|begun| begun.commit != commit) {
+                self.blocks.forget_begun(collection);
+            }
             return Ok(held);
         }
         let damaged = |what: String| ServerError::from(StoreError::Damaged { what });

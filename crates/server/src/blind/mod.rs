@@ -22,7 +22,7 @@ mod records;
 mod search;
 mod share;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -192,7 +192,7 @@ impl Blocks {
     }
 
     /// Which collections have blocks here, or had some of them loaded.
-    fn collections(&self) -> Vec<CollectionName> {
+    fn collections(&self) -> BTreeSet<CollectionName> {
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
         held.keys().chain(begun.keys()).cloned().collect()

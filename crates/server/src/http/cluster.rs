@@ -78,8 +78,10 @@ pub(super) struct Cluster {
     seen: RwLock<Seen>,
     clients: Mutex<HashMap<WorkerId, reqwest::Client>>,
     runtime: tokio::runtime::Handle,
-    /// When another server last asked for a part of a search.
-    asked: Mutex<Option<Instant>>,
+    /// Parts of searches that others have asked for and that are under way, and when the last was.
+    asked: Mutex<(usize, Option<Instant>)>,
+    /// Whether it is about to stop: then it is not ready again.
+    leaving: AtomicBool,
     left: AtomicBool,
 }
 
@@ -103,8 +105,6 @@ struct Seen {
     looked: Instant,
     /// Collections that have moved on and are not followed yet.
     behind: usize,
-    /// When tokens were last read, where they are in a table.
-    tokens: Option<Instant>,
 }
 
 impl Cluster {
@@ -134,7 +134,6 @@ impl Cluster {
             load: Duration::ZERO,
             looked: now,
             behind: 0,
-            tokens: None,
         };
         let cluster = Arc::new(Self {
             members: options.members,
@@ -148,9 +147,14 @@ impl Cluster {
             clients: Mutex::default(),
             runtime: tokio::runtime::Handle::current(),
             asked: Mutex::default(),
+            leaving: AtomicBool::new(false),
             left: AtomicBool::new(false),
         });
         Ok((cluster, listener))
+    }
+
+    pub(super) fn renewal(&self) -> Duration {
+        self.renewal
     }
 
     pub(super) fn id(&self) -> WorkerId {
@@ -166,7 +170,6 @@ impl Cluster {
             load: seen.load,
             heads_age: seen.looked.elapsed(),
             behind: seen.behind,
-            tokens_age: seen.tokens.map(|then| then.elapsed()),
         }
     }
 
@@ -239,20 +242,45 @@ impl Cluster {
         self.seen_mut().load = load;
     }
 
-    /// Waits until others have learnt that this server leaves and have loaded what it holds: then they ask it
-    /// no more.
-    pub(super) async fn hand_over(&self, most: Duration) {
-        let start = Instant::now();
-        tokio::time::sleep(LEASE * self.renewal).await;
-        let is_asked = || lock(&self.asked).is_some_and(|then| then.elapsed() < 2 * self.renewal);
-        while is_asked() && start.elapsed() < most {
+    /// Gives others the time of a lease to learn that this server leaves, then waits until none of them has asked
+    /// it for anything for two renewals: by then they have loaded what it holds. Waits no longer than `end`.
+    pub(super) async fn hand_over(&self, end: tokio::time::Instant) {
+        tokio::time::sleep_until(end.min(tokio::time::Instant::now() + LEASE * self.renewal)).await;
+        let is_asked = || {
+            let (under_way, last) = *lock(&self.asked);
+            under_way > 0 || last.is_some_and(|then| then.elapsed() < 2 * self.renewal)
+        };
+        while is_asked() && tokio::time::Instant::now() < end {
             tokio::time::sleep(self.renewal / 4).await;
         }
     }
 
-    /// Says that others may count on this server, or no longer.
-    pub(super) fn set_ready(&self, ready: bool) {
-        lock(&self.me).ready = ready;
+    /// Counts a part of a search that another server asks for as under way until the value is dropped.
+    fn answering(&self) -> Answering<'_> {
+        lock(&self.asked).0 += 1;
+        Answering(self)
+    }
+
+    /// Says that others may count on this server, unless it is about to stop.
+    pub(super) fn announce_ready(&self) {
+        {
+            let mut me = lock(&self.me);
+            me.ready = !self.leaving.load(Ordering::Relaxed);
+        }
+        self.announce();
+    }
+
+    /// Says that others may count on this server no longer, for good.
+    pub(super) fn announce_leaving(&self) {
+        {
+            let mut me = lock(&self.me);
+            self.leaving.store(true, Ordering::Relaxed);
+            me.ready = false;
+        }
+        self.announce();
+    }
+
+    fn announce(&self) {
         if let Err(error) = self.renew() {
             tracing::error!(%error, "the lease cannot be renewed");
         }
@@ -358,6 +386,16 @@ impl Peers for Cluster {
         let mut seen = self.seen_mut();
         seen.suspects.insert(worker, Instant::now());
         self.look(&mut seen, me);
+    }
+}
+
+/// See [`Cluster::answering`].
+struct Answering<'a>(&'a Cluster);
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        let mut asked = lock(&self.0.asked);
+        *asked = (asked.0 - 1, Some(Instant::now()));
     }
 }
 

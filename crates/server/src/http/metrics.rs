@@ -67,6 +67,8 @@ pub(super) struct Levels {
     pub(super) sessions: SessionCounts,
     pub(super) blocks: BlockCounts,
     pub(super) cluster: Option<ClusterLevels>,
+    /// Since tokens were read, where they are in a table.
+    pub(super) tokens_age: Option<Duration>,
     pub(super) engine: Vec<Figure>,
 }
 
@@ -83,8 +85,6 @@ pub(super) struct ClusterLevels {
     pub(super) heads_age: Duration,
     /// Collections that have moved on to a commit that it does not hold yet.
     pub(super) behind: usize,
-    /// Since tokens were read, where they are in a table.
-    pub(super) tokens_age: Option<Duration>,
 }
 
 /// See [`Metrics::begin`].
@@ -205,9 +205,9 @@ impl Metrics {
                 gauge!("shard_cluster_load_seconds").set(cluster.load.as_secs_f64());
                 gauge!("shard_cluster_heads_age_seconds").set(cluster.heads_age.as_secs_f64());
                 gauge!("shard_cluster_collections_behind").set(cluster.behind as f64);
-                if let Some(age) = cluster.tokens_age {
-                    gauge!("shard_cluster_tokens_age_seconds").set(age.as_secs_f64());
-                }
+            }
+            if let Some(age) = levels.tokens_age {
+                gauge!("shard_cluster_tokens_age_seconds").set(age.as_secs_f64());
             }
             for (name, value) in &levels.engine {
                 gauge!(format!("shard_engine_{name}")).set(*value);

@@ -27,6 +27,7 @@ mod probes;
 mod refused;
 mod tls;
 mod tokens;
+mod told;
 mod workers;
 
 use std::fmt::Display;
@@ -67,6 +68,7 @@ use cluster::{Cluster, PeerPort};
 use connections::{Connection, Doorkeeper};
 use metrics::Metrics;
 use refused::Refused;
+use told::Told;
 use workers::Workers;
 
 /// How often buffers of figures are emptied.
@@ -242,8 +244,10 @@ pub fn start(listener: TcpListener, service: Service) -> Result<Running, StartEr
     };
     load_blocks(&shared);
     if let Some(cluster) = &shared.cluster {
-        cluster::follow(cluster, &shared.server, &shared.tokens);
+        cluster::follow(cluster, &shared.server);
     }
+    let renewal = shared.cluster.as_ref().map(|cluster| cluster.renewal());
+    shared.tokens.follow_table(renewal.unwrap_or(ClusterOptions::RENEWAL));
     let maintenance = tokio::spawn(keep_up(shared.clone()));
     Ok(Running { address, handle, shared, tls, serving, maintenance, peer_port })
 }
@@ -276,20 +280,26 @@ impl Running {
         }
     }
 
-    /// Says on `/readyz` that it is about to stop, then takes no new connection, finishes what it
-    /// has accepted within the time of grace, and ends.
+    /// Says on `/readyz` that it is about to stop, and to other servers, who load what it holds; then takes no new
+    /// connection, finishes what it has accepted, and ends. All of it takes no longer than the times to drain and
+    /// of grace together, and a second.
     pub async fn shut_down(self) -> std::io::Result<()> {
+        let HttpOptions { drain, grace, .. } = self.shared.options;
+        let end = tokio::time::Instant::now() + drain + grace;
         self.shared.stopping.store(true, Ordering::Relaxed);
+        let drained = tokio::time::sleep(drain);
         if let Some(cluster) = self.shared.cluster.clone() {
             // Others take over what it holds, while it still answers.
             let leaving = cluster.clone();
-            let _ = tokio::task::spawn_blocking(move || leaving.set_ready(false)).await;
-            cluster.hand_over(self.shared.options.grace).await;
+            let announced = tokio::task::spawn_blocking(move || leaving.announce_leaving());
+            // What was accepted by then has the rest.
+            let handed_over = end - grace / 4;
+            let _ = tokio::time::timeout_at(handed_over, announced).await;
+            cluster.hand_over(handed_over).await;
         }
-        tokio::time::sleep(self.shared.options.drain).await;
-        let grace = self.shared.options.grace;
-        let end = tokio::time::Instant::now() + grace;
-        self.handle.graceful_shutdown(Some(grace));
+        drained.await;
+        let left = end.saturating_duration_since(tokio::time::Instant::now());
+        self.handle.graceful_shutdown(Some(left));
         self.shared.active.close();
         let mut serving = self.serving;
         let served = tokio::select! {
@@ -306,7 +316,9 @@ impl Running {
         };
         self.maintenance.abort();
         if let Some(cluster) = self.shared.cluster.clone() {
-            let _ = tokio::task::spawn_blocking(move || cluster.leave()).await;
+            let left = tokio::task::spawn_blocking(move || cluster.leave());
+            // A database that does not answer is no reason to stay: the lease runs out by itself.
+            let _ = tokio::time::timeout(LAST_BYTES, left).await;
         }
         if let Some(port) = self.peer_port {
             port.shut_down(LAST_BYTES).await;
@@ -321,7 +333,7 @@ fn load_blocks(shared: &Arc<Shared>) {
     match shared.server.any_block_list() {
         Ok(false) => {
             if let Some(cluster) = shared.cluster.clone() {
-                tokio::task::spawn_blocking(move || cluster.set_ready(true));
+                tokio::task::spawn_blocking(move || cluster.announce_ready());
             }
             return;
         }
@@ -331,13 +343,17 @@ fn load_blocks(shared: &Arc<Shared>) {
     shared.loading.store(true, Ordering::Relaxed);
     let shared = shared.clone();
     tokio::task::spawn_blocking(move || {
-        let start = Instant::now();
-        while !load_all(&shared.server) && !shared.stopping.load(Ordering::Relaxed) {
+        let (start, mut told) = (Instant::now(), Told::default());
+        let is_over = || {
+            let patience = shared.options.load_timeout;
+            start.elapsed() >= patience || shared.stopping.load(Ordering::Relaxed)
+        };
+        while !load_all(&shared.server, &mut told) && !is_over() {
             std::thread::sleep(LOAD_AGAIN);
         }
         if let Some(cluster) = &shared.cluster {
             cluster.loaded(start.elapsed());
-            cluster.set_ready(true);
+            cluster.announce_ready();
         }
         shared.loading.store(false, Ordering::Relaxed);
     });
@@ -346,27 +362,35 @@ fn load_blocks(shared: &Arc<Shared>) {
 /// Loads what can be loaded. Returns whether nothing is left that the next try may find: what an engine had that did
 /// not answer. Blocks for which there is no room are left to the first search of them: where servers start together
 /// each is alone at first, and room comes when they divide what there is.
-fn load_all(server: &Server) -> bool {
+fn load_all(server: &Server, told: &mut Told) -> bool {
     let is_away =
         |error: &ServerError| matches!(error, ServerError::Store(StoreError::Unavailable { .. }));
     match catch_unwind(AssertUnwindSafe(|| server.load_blocks())) {
         Ok(Ok(failed)) => {
-            for (collection, error) in &failed {
-                tracing::error!(%collection, %error, "blocks cannot be loaded");
+            told.tell(&failed, "blocks cannot be loaded");
+            if failed.is_empty() {
+                let counts = server.blocks();
+                let (collections, bytes) = (counts.collections, counts.bytes);
+                tracing::info!(collections, bytes, "blocks are loaded");
             }
-            let counts = server.blocks();
-            let (collections, bytes) = (counts.collections, counts.bytes);
-            tracing::info!(collections, bytes, "blocks are loaded");
             !failed.iter().any(|(_, error)| is_away(error))
         }
         Ok(Err(error)) => {
-            tracing::error!(%error, "blocks cannot be loaded");
+            told.tell_all(&error, "blocks cannot be loaded");
             !is_away(&error)
         }
         Err(_) => {
             tracing::error!("the load of blocks panicked");
             true
         }
+    }
+}
+
+/// Starts a thread; without one the server goes on.
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    if let Err(error) = thread.spawn(work) {
+        tracing::error!(%error, name, "a thread cannot be started");
     }
 }
 

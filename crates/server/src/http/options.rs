@@ -39,8 +39,12 @@ pub struct HttpOptions {
     /// Requests that wait for a worker, and changes that wait for theirs; more are told to come
     /// back.
     pub queue: usize,
-    /// Threads that one request is spread over, which shortens a single request while cores idle.
+    /// Threads that one request is spread over, which shortens a single request while cores idle. Every worker has
+    /// its own.
     pub threads_per_request: usize,
+    /// Time after a start in which blocks are looked for again that an engine had which did not answer. Then the
+    /// server is ready, and what is missing is loaded by the first search of it.
+    pub load_timeout: Duration,
     /// Time between the announcement of a shutdown on `/readyz` and its beginning.
     pub drain: Duration,
     /// Time that accepted requests have to finish in a shutdown.
@@ -61,9 +65,22 @@ impl HttpOptions {
     pub const SLOWEST_BYTES_PER_SECOND: usize = 64 << 10;
 }
 
+/// Most workers, unless more are needed for every core to have something to do.
+const MOST_WORKERS: usize = 16;
+
+/// Workers and threads of each, on so many cores. A request that is alone is spread over all of them up to
+/// [`BlindQuery::MOST`], and there are so many workers that as many searches can share a pass; of threads there
+/// are never more than 128, or one per core.
+fn computing(cores: usize) -> (usize, usize) {
+    let threads = cores.clamp(1, BlindQuery::MOST);
+    let workers = cores.clamp(BlindQuery::MOST, MOST_WORKERS).max(cores.div_ceil(threads));
+    (workers, threads)
+}
+
 impl Default for HttpOptions {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let (workers, threads_per_request) = computing(cores);
         Self {
             body_bytes: 64 << 20,
             held_bytes: 256 << 20,
@@ -75,14 +92,32 @@ impl Default for HttpOptions {
             header_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(75),
             request_timeout: Duration::from_secs(10),
-            workers: cores.max(BlindQuery::MOST),
+            workers,
             queue: 64,
-            threads_per_request: cores.min(BlindQuery::MOST),
+            threads_per_request,
+            load_timeout: Duration::from_secs(60),
             drain: Duration::ZERO,
             grace: Duration::from_secs(30),
             compaction_interval: Duration::from_secs(60),
             log_addresses: false,
             log_details: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_request_uses_every_core_of_a_small_machine_and_no_machine_has_too_many_threads() {
+        let expected = [(1, (8, 1)), (2, (8, 2)), (8, (8, 8)), (12, (12, 8)), (64, (16, 8))];
+        for (cores, both) in expected {
+            assert_eq!(computing(cores), both, "{cores} cores");
+        }
+        for cores in 1..1024 {
+            let (workers, threads) = computing(cores);
+            assert!((cores..=cores.next_multiple_of(8).max(128)).contains(&(workers * threads)));
         }
     }
 }

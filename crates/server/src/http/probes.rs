@@ -48,6 +48,7 @@ pub(super) async fn metrics(State(shared): State<Arc<Shared>>, headers: HeaderMa
         sessions: shared.server.sessions(),
         blocks: shared.server.blocks(),
         cluster: shared.cluster.as_ref().map(|cluster| cluster.levels()),
+        tokens_age: shared.tokens.age(),
         engine: shared.maintenance.figures(),
     };
     let text = shared.metrics.render(&levels);

@@ -1,9 +1,11 @@
 //! Computing, away from the threads that serve sockets.
 //!
-//! A fixed number of workers, each a rayon pool of its own, so that requests under load share the
-//! cores by request and not by piece of work; a bounded queue before them. Collections take turns,
-//! and within one it is first come, first served: a collection that is asked much holds up its own
-//! requests. When the queue is full, or a collection has its part of it, requests are refused at once.
+//! A fixed number of workers, each a rayon pool of its own, and a bounded queue before them. A request that is
+//! alone is spread over the threads of its worker, which by default are as many as there are cores, up to eight.
+//! Under load workers have more threads than there are cores: the system divides these among requests, and none
+//! waits behind the pieces of another. Collections take turns, and within one it is first come, first served: a
+//! collection that is asked much holds up its own requests. When the queue is full, or a collection has its part
+//! of it, requests are refused at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,7 +1,7 @@
 //! Blind collections: real publishes and searches, and what is refused of them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use shard_protocol::{
@@ -10,10 +10,11 @@ use shard_protocol::{
     ResetCollection, Transport, declassify, message_kind,
 };
 use shard_rlwe::blind::{QueryRank, Shape};
-use shard_server::{Embedded, Server};
-use shard_store::{MemoryRows, RowStore};
+use shard_server::{Asked, Embedded, PeerError, Peers, Server, View};
+use shard_store::{MemoryRows, RowStore, WorkerId};
 
 use crate::commits::{Commit, EPOCH, list_of, row, shape};
+use crate::hooked::HookedRows;
 
 fn main_collection() -> CollectionName {
     CollectionName::default()
@@ -234,17 +235,107 @@ fn what_was_loaded_before_something_was_missing_is_not_loaded_again() {
     assert_eq!(second.blocks().bytes, 0);
 }
 
+/// Rows that give out so many blocks, and how many they still do.
+fn giving(blocks: usize) -> (Arc<HookedRows>, Arc<AtomicUsize>) {
+    let left = Arc::new(AtomicUsize::new(blocks));
+    let hook = left.clone();
+    let rows = HookedRows::away(move |_, blob| {
+        let one_less = |left: usize| left.checked_sub(1);
+        blob.is_some_and(|name| name.as_str().starts_with("block."))
+            && hook.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_err()
+    });
+    (Arc::new(rows), left)
+}
+
+#[test]
+fn what_an_activation_had_loaded_before_it_was_cut_off_is_freed() {
+    let (one, two) = (Commit::new(1, 0..40), Commit::new(2, 0..8000));
+    let (rows, left) = giving(usize::MAX);
+    let server = Server::new(rows, Limits::default());
+    publish(&server, &one, None);
+    let [begin, blocks, list, activate] = two.publish(Some(&one));
+    for message in [begin, blocks, list] {
+        send(&server, &message).unwrap();
+    }
+    left.store(100, Ordering::SeqCst);
+    assert_eq!(refused(&server, &activate).0, RefusalCode::Busy);
+    assert_eq!(server.blocks().bytes, one.list.block_bytes());
+    assert!(answers(&server, &one));
+    left.store(usize::MAX, Ordering::SeqCst);
+    send(&server, &activate).unwrap();
+    assert!(answers(&server, &two));
+}
+
+/// Others that are asked for nothing.
+struct Others(Mutex<Arc<View>>);
+
+impl Others {
+    fn set(&self, others: &[u64]) {
+        let others = others.iter().copied().map(WorkerId);
+        *self.0.lock().unwrap() = Arc::new(View::new(WorkerId(1), others, 1));
+    }
+}
+
+impl Peers for Others {
+    fn view(&self) -> Arc<View> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn next_view(&self) -> Arc<View> {
+        self.view()
+    }
+
+    fn ask(&self, _: WorkerId, _: &CollectionName, _: Vec<u8>, _: usize) -> Asked {
+        Box::new(|| Err(PeerError::Unreachable("a test".to_owned())))
+    }
+
+    fn suspect(&self, _: WorkerId, _: &str) {}
+}
+
+#[test]
+fn what_was_loaded_of_a_larger_share_stays_until_the_rest_comes() {
+    let one = Commit::new(1, 0..16_000);
+    let (rows, left) = giving(usize::MAX);
+    let others = Arc::new(Others(Mutex::new(Arc::new(View::new(WorkerId(1), [], 1)))));
+    others.set(&[2]);
+    let server = Server::new(rows, Limits::default()).with_peers(others.clone());
+    publish(&server, &one, None);
+    let share = server.blocks().bytes;
+    assert!(share > 0 && share < one.list.block_bytes());
+    others.set(&[]);
+    left.store(100, Ordering::SeqCst);
+    assert_eq!(server.share_all(false).len(), 1);
+    let more = server.blocks().bytes;
+    assert!(more > share && more < one.list.block_bytes());
+    // The commit that is held is still the one to follow.
+    assert!(server.follow(None).unwrap().is_empty());
+    assert_eq!(server.blocks().bytes, more);
+    left.store(0, Ordering::SeqCst);
+    assert_eq!(server.share_all(false).len(), 1, "each collection once");
+    left.store(usize::MAX, Ordering::SeqCst);
+    assert!(server.share_all(false).is_empty());
+    assert_eq!(server.blocks().bytes, one.list.block_bytes());
+    let read = usize::MAX - left.load(Ordering::SeqCst);
+    let each = one.list.block_bytes() / one.list.names().len();
+    assert_eq!(read * each, one.list.block_bytes() - more, "nothing twice");
+    assert!(answers(&server, &one));
+}
+
 #[test]
 fn what_another_server_dropped_or_reset_is_let_go_of() {
-    let one = Commit::new(1, 0..200);
-    let rows = Arc::new(MemoryRows::new());
-    let servers = [(); 2].map(|()| Server::new(rows.clone(), Limits::default()));
-    let main = main_collection();
-    for named in [true, false] {
+    let (one, main) = (Commit::new(1, 0..200), main_collection());
+    for (named, is_reset) in [(true, false), (false, true), (true, true), (false, false)] {
+        let rows = Arc::new(MemoryRows::new());
+        let servers = [(); 2].map(|()| Server::new(rows.clone(), Limits::default()));
         publish(&servers[0], &one, None);
         assert!(servers[1].follow(None).unwrap().is_empty());
         assert!(answers(&servers[1], &one));
-        assert!(servers[0].drop_collection(&main).unwrap());
+        if is_reset {
+            let from = declassify(Some(one.name), Leak::CollectionShape);
+            send(&servers[0], &ResetCollection::new(from).encode()).unwrap();
+        } else {
+            assert!(servers[0].drop_collection(&main).unwrap());
+        }
         let some = named.then(|| [main.clone()]);
         let failed = servers[1].follow(some.as_ref().map(|some| &some[..])).unwrap();
         assert!(failed.is_empty(), "{failed:?}");

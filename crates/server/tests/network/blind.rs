@@ -1,6 +1,8 @@
 //! Blind collections over a socket: who may do what, readiness, figures.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use shard_protocol::{
     BlindAnswer, BlobName, Blobs, CollectionName, FetchBlobs, FetchSharedMany, Leak, Limits,
@@ -11,6 +13,7 @@ use shard_server::http::{HttpOptions, Scope};
 use shard_store::{MemoryRows, RowStore};
 
 use crate::commits::{Commit, row};
+use crate::support::hooked::HookedRows;
 use crate::support::{Setup, Site, new_token};
 
 /// Paths of the messages of a publish.
@@ -104,6 +107,36 @@ async fn a_server_is_ready_once_blocks_are_loaded_and_has_figures_of_them() {
     let figures = site.ask("/metrics", &reader).await;
     assert!(figures.text().contains("shard_blind_queries_total 12\n"), "{}", figures.text());
     assert!(figures.text().contains("shard_requests_total{operation=\"search\"} 12\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collection_whose_blocks_do_not_come_holds_up_the_others_for_a_while_only() {
+    let away = Arc::new(AtomicBool::new(false));
+    let hook = away.clone();
+    let rows = Arc::new(HookedRows::away(move |collection, blob| {
+        collection.as_str() == "away" && blob.is_some() && hook.load(Ordering::SeqCst)
+    }));
+    let commit = Commit::new(1, 0..40);
+    let owner = Server::new(rows.clone(), Limits::default());
+    for collection in ["away", "blind"] {
+        let collection: CollectionName = collection.parse().unwrap();
+        commit.publish(None).iter().for_each(|message| drop(owner.handle(&collection, message)));
+    }
+    away.store(true, Ordering::SeqCst);
+    let load_timeout = Duration::from_millis(500);
+    let options = HttpOptions { load_timeout, ..HttpOptions::default() };
+    let site = Site::start(Setup { rows, options, guarded: false, ..Setup::default() });
+    assert_eq!(site.ask("/readyz", "").await.text(), "loading blocks\n", "it may come back");
+    let since = Instant::now();
+    while site.ask("/readyz", "").await.status != 200 {
+        assert!(since.elapsed() < Duration::from_secs(20), "it is ready for the others");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    found(&site, "", &commit, 1).await;
+    let refused = site.send("away/search", "", commit.search(&row(1))).await;
+    refused.is(429, RefusalCode::Busy);
+    away.store(false, Ordering::SeqCst);
+    assert_eq!(site.send("away/search", "", commit.search(&row(1))).await.status, 200);
 }
 
 /// Waits for futures that run at once.

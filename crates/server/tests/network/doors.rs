@@ -1,11 +1,15 @@
 //! Who is let in: by the name a request is addressed to, and by where connections come from; and what
 //! one token leaves to others.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
+use rand::rand_core::UnwrapErr;
+use rand::rngs::SysRng;
 use shard_protocol::http::MEDIA_TYPE;
 use shard_protocol::{Limits, MessageKind, Refusal, RefusalCode};
-use shard_server::http::{HttpOptions, Scope};
+use shard_server::http::{HttpOptions, Scope, TokenTable, Tokens};
+use shard_store::{SharedToken, SharedTokens, StoreError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -144,4 +148,46 @@ async fn a_token_that_opens_sessions_without_end_displaces_only_its_own() {
     let theirs = site.send("main/rerank", &greedy, ask.clone()).await;
     theirs.is(404, RefusalCode::UnknownSession);
     assert_eq!(site.send("main/rerank", &modest, ask).await.status, 200);
+}
+
+/// A table of tokens in memory.
+#[derive(Default)]
+struct Table(Mutex<Vec<SharedToken>>);
+
+impl SharedTokens for Table {
+    fn tokens(&self) -> Result<Vec<SharedToken>, StoreError> {
+        Ok(self.0.lock().unwrap().clone())
+    }
+
+    fn add_token(&self, token: &SharedToken) -> Result<(), StoreError> {
+        self.0.lock().unwrap().push(token.clone());
+        Ok(())
+    }
+
+    fn remove_token(&self, id: &str) -> Result<bool, StoreError> {
+        let mut all = self.0.lock().unwrap();
+        let before = all.len();
+        all.retain(|token| token.id != id);
+        Ok(all.len() < before)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_of_a_table_are_followed_also_by_a_server_without_others() {
+    let table = TokenTable::of(Arc::new(Table::default()));
+    let tokens = Some(Tokens::shared(table.clone()).unwrap());
+    let site = Site::start(Setup { tokens, ..Setup::default() });
+    let (record, token) = table.create(&new_token(&[Scope::Read]), &mut UnwrapErr(SysRng)).unwrap();
+    let becomes = async |status: u16| {
+        let since = Instant::now();
+        while site.ask("/metrics", token.expose()).await.status != status {
+            assert!(since.elapsed() < Duration::from_secs(30), "{status}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    becomes(200).await;
+    let figures = site.ask("/metrics", token.expose()).await;
+    assert!(figures.text().contains("shard_cluster_tokens_age_seconds "));
+    table.revoke(&record.id).unwrap();
+    becomes(401).await;
 }

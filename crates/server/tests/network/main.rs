@@ -7,6 +7,7 @@ mod support;
 mod commits;
 
 mod blind;
+mod cluster;
 mod doors;
 mod hostile;
 mod lifecycle;

@@ -1,4 +1,4 @@
-//! Rows in memory, with something done before a collection is described: how a test holds a
+//! Rows in memory, with something done before a collection is described or a blob is read: how a test holds a
 //! request in the middle of its work, or makes the work fail.
 
 use shard_protocol::{
@@ -9,11 +9,33 @@ use shard_store::{EpochStatistics, Fetched, MemoryRows, RowStore, StoreError};
 
 pub struct HookedRows {
     rows: MemoryRows,
-    hook: Box<dyn Fn() + Send + Sync>,
+    hook: Hook,
 }
 
+/// Asked before a collection is described, and before one of its blobs is read.
+type Hook = Box<dyn Fn(&CollectionName, Option<&BlobName>) -> Outcome<()> + Send + Sync>;
+
 impl HookedRows {
+    /// With something done before a collection is described.
     pub fn new(hook: impl Fn() + Send + Sync + 'static) -> Self {
+        let describe = move |_: &CollectionName, blob: Option<&BlobName>| {
+            if blob.is_none() {
+                hook();
+            }
+            Ok(())
+        };
+        Self { rows: MemoryRows::new(), hook: Box::new(describe) }
+    }
+
+    /// That are away for what a test says: a collection, or one of its blobs.
+    pub fn away(
+        is_away: impl Fn(&CollectionName, Option<&BlobName>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let hook = move |collection: &CollectionName, blob: Option<&BlobName>| {
+            let unavailable =
+                StoreError::Unavailable { doing: "read", reason: "a test".to_owned() };
+            if is_away(collection, blob) { Err(unavailable) } else { Ok(()) }
+        };
         Self { rows: MemoryRows::new(), hook: Box::new(hook) }
     }
 }
@@ -22,7 +44,7 @@ type Outcome<T> = Result<T, StoreError>;
 
 impl RowStore for HookedRows {
     fn describe(&self, collection: &CollectionName) -> Outcome<CollectionState> {
-        (self.hook)();
+        (self.hook)(collection, None)?;
         self.rows.describe(collection)
     }
 
@@ -114,6 +136,7 @@ impl RowStore for HookedRows {
     }
 
     fn blob(&self, collection: &CollectionName, name: &BlobName) -> Outcome<Vec<u8>> {
+        (self.hook)(collection, Some(name))?;
         self.rows.blob(collection, name)
     }
 

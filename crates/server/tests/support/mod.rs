@@ -16,8 +16,8 @@ use reqwest::header::HeaderMap;
 use shard_protocol::http::MEDIA_TYPE;
 use shard_protocol::{Limits, Refusal, RefusalCode};
 use shard_server::http::{
-    HttpOptions, NewToken, Running, Scope, Service, StartError, Tls, TokenFile, TokenLimits,
-    Tokens, start,
+    ClusterOptions, HttpOptions, NewToken, Running, Scope, Service, StartError, Tls, TokenFile,
+    TokenLimits, Tokens, start,
 };
 use shard_server::{Maintenance, NoMaintenance, SESSION_BYTES};
 use shard_store::{MemoryRows, RowStore};
@@ -43,6 +43,9 @@ pub struct Setup {
     pub guarded: bool,
     pub session_bytes: usize,
     pub address: &'static str,
+    pub cluster: Option<ClusterOptions>,
+    /// Other tokens than those of the file.
+    pub tokens: Option<Tokens>,
 }
 
 impl Default for Setup {
@@ -55,6 +58,8 @@ impl Default for Setup {
             guarded: true,
             session_bytes: SESSION_BYTES,
             address: "127.0.0.1:0",
+            cluster: None,
+            tokens: None,
         }
     }
 }
@@ -96,10 +101,10 @@ impl Site {
         let service = Service {
             server,
             maintenance: setup.maintenance,
-            tokens: Tokens::open(file).expect("a readable file"),
+            tokens: setup.tokens.unwrap_or_else(|| Tokens::open(file).expect("a readable file")),
             tls,
             snapshots: directory.path().join("snapshots"),
-            cluster: None,
+            cluster: setup.cluster,
             options: setup.options,
         };
         let listener = TcpListener::bind(setup.address).expect("a free port");

@@ -20,7 +20,7 @@ use crate::rules::{known, room_for_blob};
 /// How often a put begins anew because its objects were swept or its blobs replaced in between.
 const ATTEMPTS: usize = 8;
 
-/// Objects of one answer that are read at a time.
+/// Objects that are read, or looked for, at a time.
 #[cfg(feature = "objects")]
 const READS_AT_ONCE: usize = 16;
 
@@ -99,14 +99,13 @@ impl PostgresRows {
         if locked.len() < written.len() {
             return Ok(false);
         }
-        for row in locked.iter().filter(|row| row.get::<_, bool>(1)) {
+        let noted_again = locked.iter().filter(|row| row.get::<_, bool>(1));
+        let is_there = noted_again.map(async |row| {
             let key: ObjectKey =
                 row.get::<_, &[u8]>(0).try_into().map_err(|_| damaged("an object's name"))?;
-            if !self.has_object(&key, written[&key]).await? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+            self.has_object(&key, written[&key]).await
+        });
+        Ok(in_order(is_there).await?.into_iter().all(|is_there| is_there))
     }
 
     #[cfg(not(feature = "objects"))]

@@ -2,9 +2,13 @@
 //!
 //! What is here is never believed, since other processes may change rows: a fetch asks for the version of
 //! every row in one statement, and for the coordinates of those alone that are not here in that version.
+//! Rows that are gone are let go of where that is seen: those that are asked for or that this process deletes, and
+//! those of an epoch that is not the current one when the collection is fetched from, described or changed. The
+//! others stay until they are pushed out.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -40,6 +44,8 @@ type Row = (Version, Arc<[i32]>);
 
 pub(super) struct RowCache {
     rows: Cache<RowKey, Row, ByBytes>,
+    /// Of which epoch of each collection rows may be here.
+    epochs: Mutex<HashMap<CollectionName, Epoch>>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -47,18 +53,49 @@ pub(super) struct RowCache {
 impl RowCache {
     pub(super) fn new(bytes: usize) -> Self {
         let rows = Cache::with_weighter(ROWS, bytes as u64, ByBytes);
-        Self { rows, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+        let (epochs, zero) = (Mutex::default(), || AtomicU64::new(0));
+        Self { rows, epochs, hits: zero(), misses: zero() }
     }
 
     pub(super) fn find(&self, key: &RowKey) -> Option<Row> {
-        let found = self.rows.get(key);
-        let counter = if found.is_some() { &self.hits } else { &self.misses };
-        counter.fetch_add(1, Ordering::Relaxed);
-        found
+        self.rows.get(key)
     }
 
     pub(super) fn keep(&self, key: RowKey, version: Version, coordinates: Arc<[i32]>) {
         self.rows.insert(key, (version, coordinates));
+    }
+
+    pub(super) fn remove(&self, key: &RowKey) {
+        self.rows.remove(key);
+    }
+
+    /// Counts rows that were here as the database has them, and rows that were not.
+    pub(super) fn count(&self, hits: u64, misses: u64) {
+        self.hits.fetch_add(hits, Ordering::Relaxed);
+        self.misses.fetch_add(misses, Ordering::Relaxed);
+    }
+
+    /// Rows of this epoch are here from now on, and of no other of the collection.
+    pub(super) fn hold(&self, collection: &CollectionName, epoch: Epoch) {
+        let before = self.epochs().insert(collection.clone(), epoch);
+        if before.is_some_and(|before| before != epoch) {
+            self.rows.retain(|key, _| key.0 != *collection || key.1 == epoch);
+        }
+    }
+
+    /// Lets go of a collection's rows if they are of another epoch than the current one.
+    pub(super) fn hold_only(&self, collection: &CollectionName, current: Option<Epoch>) {
+        let mut epochs = self.epochs();
+        if epochs.get(collection).is_none_or(|&held| Some(held) == current) {
+            return;
+        }
+        epochs.remove(collection);
+        drop(epochs);
+        self.rows.retain(|key, _| key.0 != *collection);
+    }
+
+    fn epochs(&self) -> MutexGuard<'_, HashMap<CollectionName, Epoch>> {
+        self.epochs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hits, misses, bytes.

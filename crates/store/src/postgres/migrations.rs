@@ -55,6 +55,21 @@ pub(super) async fn migrate(client: &mut Client, migrations: &[&str]) -> Result<
     transaction.commit().await.map_err(failed(DOING))
 }
 
+/// Refuses a schema of another version than the one that these migrations lead to.
+pub(super) async fn check(client: &Client, migrations: &[&str]) -> Result<(), StoreError> {
+    let needed = migrations.len() as i32;
+    let found = version(client).await.map_err(failed(DOING))?;
+    judge(found, needed)?;
+    if found == needed {
+        return Ok(());
+    }
+    let reason = format!(
+        "its schema is of version {found} and this program needs version {needed}: it has to be \
+         migrated first, by the role that owns it"
+    );
+    Err(StoreError::Engine { doing: DOING, reason })
+}
+
 /// Refuses a schema of a later program.
 fn judge(found: i32, needed: i32) -> Result<(), StoreError> {
     if found <= needed {

@@ -94,6 +94,8 @@ pub struct PostgresOptions {
     pub connections: usize,
     /// Memory for rows.
     pub cache_bytes: usize,
+    /// Whether the schema is made, or brought to this program's version; otherwise another version is refused.
+    pub migrate: bool,
     /// Where large blobs go; without, they are in the database.
     #[cfg(feature = "objects")]
     pub objects: Option<Objects>,
@@ -104,6 +106,7 @@ impl Default for PostgresOptions {
         Self {
             connections: CONNECTIONS,
             cache_bytes: CACHE_BYTES,
+            migrate: true,
             #[cfg(feature = "objects")]
             objects: None,
         }
@@ -147,16 +150,16 @@ pub struct PostgresMetrics {
     pub unavailable: u64,
     /// Objects that were deleted because no blob named them.
     pub swept_objects: u64,
-    /// Rows that were in memory when they were asked for.
+    /// Rows that were asked for and were in memory as the database has them.
     pub cache_hits: u64,
-    /// Rows that were not.
+    /// Rows that were asked for and were not, or in an earlier version.
     pub cache_misses: u64,
     /// Memory of rows.
     pub cache_bytes: u64,
 }
 
 impl PostgresRows {
-    /// Opens the database, and brings its schema to this program's version if the role may.
+    /// Opens the database, and brings its schema to this program's version if it is to and the role may.
     ///
     /// # Errors
     /// When no host that takes writes can be reached, password or database are wrong, the schema is of a later
@@ -165,7 +168,7 @@ impl PostgresRows {
     pub fn open(address: &DatabaseAddress, options: PostgresOptions) -> Result<Self, StoreError> {
         let runtime = OwnRuntime::start()?;
         let tls = address.tls()?;
-        wait_on(runtime.handle(), || prepare(address, tls.clone()))?;
+        wait_on(runtime.handle(), || prepare(address, tls.clone(), options.migrate))?;
         let recycling_method = RecyclingMethod::Fast;
         let config = ManagerConfig { recycling_method };
         let manager = Manager::from_config(address.config().clone(), tls.clone(), config);
@@ -353,7 +356,7 @@ fn wait_on<T: Send, F: Future<Output = T>>(runtime: &Handle, make: impl FnOnce()
 }
 
 /// Looks at the database once, before it is used: can it be reached, is its clock right, is its schema ours.
-async fn prepare(address: &DatabaseAddress, tls: Tls) -> Result<(), StoreError> {
+async fn prepare(address: &DatabaseAddress, tls: Tls, migrate: bool) -> Result<(), StoreError> {
     let refused = |error: tokio_postgres::Error| {
         let user = address.user();
         cannot_open(match error.code() {
@@ -368,17 +371,21 @@ async fn prepare(address: &DatabaseAddress, tls: Tls) -> Result<(), StoreError> 
     };
     let (mut client, link) = address.config().connect(tls).await.map_err(refused)?;
     let link = tokio::spawn(link);
-    let looked = look(&mut client).await;
+    let looked = look(&mut client, migrate).await;
     drop(client);
     let _ = link.await; // it ends with the client, and what it met was told by the requests
     looked
 }
 
-async fn look(client: &mut Client) -> Result<(), StoreError> {
+async fn look(client: &mut Client, migrate: bool) -> Result<(), StoreError> {
     let clock = "SELECT extract(epoch FROM clock_timestamp())::float8";
     let theirs: f64 = client.query_one(clock, &[]).await.map_err(failed(OPENING))?.get(0);
     judge_clocks(theirs, SystemTime::now())?;
-    migrations::migrate(client, &migrations::MIGRATIONS).await
+    if migrate {
+        migrations::migrate(client, &migrations::MIGRATIONS).await
+    } else {
+        migrations::check(client, &migrations::MIGRATIONS).await
+    }
 }
 
 /// Refuses a database whose clock, in seconds since 1970, is far from ours.

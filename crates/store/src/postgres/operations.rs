@@ -35,7 +35,11 @@ impl RowStore for PostgresRows {
         epoch: Epoch,
         handles: &[RowHandle],
     ) -> Result<usize, StoreError> {
-        self.wait(|| self.delete_rows(collection, advance, epoch, handles))
+        let gone = self.wait(|| self.delete_rows(collection, advance, epoch, handles))?;
+        for handle in handles {
+            self.cache.remove(&(collection.clone(), epoch, *handle));
+        }
+        Ok(gone)
     }
 
     fn activate(
@@ -44,7 +48,9 @@ impl RowStore for PostgresRows {
         advance: &Advance,
         epoch: Epoch,
     ) -> Result<(), StoreError> {
-        self.wait(|| self.activate_rows(collection, advance, epoch))
+        self.wait(|| self.activate_rows(collection, advance, epoch))?;
+        self.cache.hold_only(collection, Some(epoch));
+        Ok(())
     }
 
     fn activate_blocks(
@@ -55,7 +61,9 @@ impl RowStore for PostgresRows {
         width: usize,
         blocks: u64,
     ) -> Result<(), StoreError> {
-        self.wait(|| self.activate_list(collection, advance, epoch, width, blocks))
+        self.wait(|| self.activate_list(collection, advance, epoch, width, blocks))?;
+        self.cache.hold_only(collection, Some(epoch));
+        Ok(())
     }
 
     fn reset(
@@ -63,7 +71,9 @@ impl RowStore for PostgresRows {
         collection: &CollectionName,
         from: Option<CommitName>,
     ) -> Result<(), StoreError> {
-        self.wait(|| self.forget_epochs(collection, from))
+        self.wait(|| self.forget_epochs(collection, from))?;
+        self.cache.hold_only(collection, None);
+        Ok(())
     }
 
     fn fetch(
@@ -102,7 +112,9 @@ impl RowStore for PostgresRows {
     }
 
     fn drop_collection(&self, collection: &CollectionName) -> Result<bool, StoreError> {
-        self.wait(|| self.forget_collection(collection))
+        let gone = self.wait(|| self.forget_collection(collection))?;
+        self.cache.hold_only(collection, None);
+        Ok(gone)
     }
 
     fn put_blob(

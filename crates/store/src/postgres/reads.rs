@@ -69,7 +69,9 @@ impl PostgresRows {
         // The order of a union is nobody's promise.
         let (named, shape): (Vec<Row>, Vec<Row>) =
             rows.into_iter().partition(|row| row.get::<_, Option<i64>>(10).is_some());
-        let held = known(Held::of(&shape)?, collection)?;
+        let held = Held::of(&shape)?;
+        self.cache.hold_only(collection, held.as_ref().and_then(|held| held.current));
+        let held = known(held, collection)?;
         let width = held.fetched(epoch, candidates.rows())?.width;
         let (mut present, mut gone) = (HashMap::new(), HashMap::new());
         for row in &named {
@@ -85,6 +87,12 @@ impl PostgresRows {
                 }
             }
         }
+        let asked = candidates.iter().flat_map(|(_, handles)| handles);
+        for handle in asked.filter(|handle| !present.contains_key(handle)) {
+            self.cache.remove(&key(*handle));
+        }
+        let hits = present.values().filter(|(_, bytes, _)| bytes.is_none()).count();
+        self.cache.count(hits as u64, (present.len() - hits) as u64);
         let mut cached = cached.into_iter();
         let mut find = |cell: CellHandle, handle: RowHandle| match present.get(&handle) {
             Some(&(at, bytes, version)) if at == cell => {
@@ -104,7 +112,9 @@ impl PostgresRows {
         let cells = candidates
             .iter()
             .map(|(cell, handles)| handles.iter().map(|handle| find(cell, *handle)).collect());
-        Ok(Fetched { width, rows: cells.collect::<Result<_, _>>()? })
+        let rows = cells.collect::<Result<_, _>>();
+        self.cache.hold(collection, epoch);
+        Ok(Fetched { width, rows: rows? })
     }
 
     pub(super) async fn list_macs(
@@ -154,7 +164,9 @@ impl PostgresRows {
         collection: &CollectionName,
     ) -> Result<CollectionState, StoreError> {
         let rows = self.ask("describe a collection", READ, &[&collection.as_str()]).await?;
-        Ok(Held::of(&rows)?.as_ref().map(Rules::state).unwrap_or_default())
+        let state = Held::of(&rows)?.as_ref().map(Rules::state).unwrap_or_default();
+        self.cache.hold_only(collection, state.current);
+        Ok(state)
     }
 
     pub(super) async fn names(&self) -> Result<Vec<CollectionName>, StoreError> {

@@ -204,14 +204,15 @@ settings! {
     /// Time for a body, and again for its place in the queue, in seconds [default: 10]
     #[arg(value_name = "SECONDS")]
     request_timeout: u64,
-    /// Requests that are computed at a time, besides one change; 0 for one per core, and at least eight
-    /// [default: 0]
+    /// Requests that are computed at a time, besides one change; 0 for one per core, at least eight and at
+    /// most sixteen, above 128 cores one for every eight of them [default: 0]
     #[arg(value_name = "COUNT")]
     workers: usize,
-    /// Requests that wait for a worker before others are told to come back [default: 64]
+    /// Requests that wait for a worker before others are told to come back, at most three quarters of them of
+    /// one collection [default: 64]
     #[arg(value_name = "COUNT")]
     queue: usize,
-    /// Threads that one request is spread over; 0 for all cores, up to eight [default: 0]
+    /// Threads that one request is spread over, each worker's own; 0 for all cores, up to eight [default: 0]
     #[arg(value_name = "COUNT")]
     threads_per_request: usize,
     /// Time between the announcement of a shutdown on /readyz and its beginning, in seconds
@@ -339,6 +340,7 @@ impl Settings {
                     set.threads_per_request.filter(|&threads| threads > 0),
                     defaults.threads_per_request,
                 )?,
+                load_timeout: defaults.load_timeout,
                 drain: pause("drain", set.drain, defaults.drain)?,
                 grace: pause("grace", set.grace, defaults.grace)?,
                 compaction_interval: pause(

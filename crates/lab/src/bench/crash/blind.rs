@@ -217,7 +217,7 @@ impl Clients for Driver {
         let options = SearchOptions::default();
         let answer = searcher.search(&self.acknowledged.collection, query, &options)?;
         self.report.searches += 1;
-        let exact = self.acknowledged.is_answered_by(query, &answer)?;
+        let exact = self.acknowledged.is_answered_by(query, options.top, &answer)?;
         self.report.misscored += usize::from(!exact);
         Ok(())
     }
@@ -308,7 +308,7 @@ impl<'a> Reader<'a> {
             match self.searcher.search(&truth.collection, query, &options) {
                 Ok(answer) => {
                     self.answered.fetch_add(1, Ordering::Relaxed);
-                    if !truth.is_answered_by(query, &answer)? {
+                    if !truth.is_answered_by(query, options.top, &answer)? {
                         self.wrong.fetch_add(1, Ordering::Relaxed);
                     }
                 }

@@ -54,10 +54,11 @@ pub(super) fn attempts(
         let message = make(&maker).with_context(|| (*name).to_owned())?;
         attempts.push(attempt(server, remote, name, message)?);
         let query = corpus.queries.row(number % corpus.queries.rows());
+        let options = SearchOptions::default();
         let answer = searcher
-            .search(&maker.truth.collection, query, &SearchOptions::default())
+            .search(&maker.truth.collection, query, &options)
             .with_context(|| format!("after the request {name:?} the server does not score"))?;
-        wrong += usize::from(!maker.truth.is_answered_by(query, &answer)?);
+        wrong += usize::from(!maker.truth.is_answered_by(query, options.top, &answer)?);
         bar.inc(1);
     }
     bar.finish_and_clear();

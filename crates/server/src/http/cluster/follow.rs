@@ -1,19 +1,23 @@
 //! The threads of a server that works beside others: one for its lease, which nothing may hold up, one for its share,
-//! one for the commits of collections, one for tokens.
+//! one for the commits of collections.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use shard_protocol::CollectionName;
+
 use super::{Cluster, KEPT};
-use crate::http::Tokens;
+use crate::http::spawn;
+use crate::http::told::Told;
 use crate::{Peers, Server};
 
 /// How often commits are looked for that nobody has told of, in times between two renewals.
 const LOOK: u32 = 5;
 
 /// Keeps the lease, follows the others and the collections, until the cluster is left.
-pub(in crate::http) fn follow(cluster: &Arc<Cluster>, server: &Arc<Server>, tokens: &Arc<Tokens>) {
+pub(in crate::http) fn follow(cluster: &Arc<Cluster>, server: &Arc<Server>) {
     let (one, of) = (cluster.clone(), server.clone());
     spawn("share", move || keep_share(&one, &of));
     let (one, of) = (cluster.clone(), server.clone());
@@ -21,18 +25,6 @@ pub(in crate::http) fn follow(cluster: &Arc<Cluster>, server: &Arc<Server>, toke
     let lease = cluster.clone();
     spawn("lease", move || keep_lease(&lease));
     spawn("heads", move || follow_heads(&one, &of));
-    if tokens.are_shared() {
-        cluster.seen_mut().tokens = Some(Instant::now());
-        let (cluster, tokens) = (cluster.clone(), tokens.clone());
-        spawn("tokens", move || follow_tokens(&cluster, &tokens));
-    }
-}
-
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::Builder::new().name(name.to_owned());
-    if let Err(error) = thread.spawn(work) {
-        tracing::error!(%error, name, "a thread cannot be started");
-    }
 }
 
 fn keep_lease(cluster: &Cluster) {
@@ -70,43 +62,32 @@ fn share(server: &Server, tidy: bool) {
     }
 }
 
-fn follow_tokens(cluster: &Cluster, tokens: &Tokens) {
-    let mut failed = false;
-    while !cluster.left.load(Ordering::Relaxed) {
-        std::thread::sleep(cluster.renewal);
-        match tokens.reload() {
-            Ok(()) => {
-                cluster.seen_mut().tokens = Some(Instant::now());
-                failed = false;
-            }
-            Err(error) => {
-                if !failed {
-                    tracing::error!(%error, "the tokens of before stay in force");
-                }
-                failed = true;
-            }
-        }
-    }
-}
-
+/// Loads the commits that collections move on to: of those that are said to have moved, and of those that could not
+/// be followed before. All are looked at now and then, whatever is said.
 fn follow_heads(cluster: &Cluster, server: &Server) {
+    let every = LOOK * cluster.renewal;
+    let mut behind: BTreeSet<CollectionName> = BTreeSet::new();
+    let mut told = Told::default();
+    let mut looked: Option<Instant> = None;
     while !cluster.left.load(Ordering::Relaxed) {
-        let moved = cluster.members.moved(LOOK * cluster.renewal);
-        // With nothing said all are looked at, now and then.
-        let some = moved.filter(|moved| !moved.is_empty());
-        if let Some(some) = &some {
-            let mut seen = cluster.seen_mut();
-            seen.behind = seen.behind.max(some.len());
-        }
-        match server.follow(some.as_deref()) {
+        let moved = cluster.members.moved(every);
+        let is_due = moved.is_none() || looked.is_none_or(|then| then.elapsed() >= every);
+        behind.extend(moved.into_iter().flatten());
+        cluster.seen_mut().behind = behind.len();
+        let now = Instant::now();
+        let some: Vec<CollectionName> = behind.iter().cloned().collect();
+        match server.follow((!is_due).then_some(&some)) {
             Ok(failed) => {
-                for (collection, error) in &failed {
-                    tracing::error!(%collection, %error, "a commit cannot be followed");
-                }
+                told.tell(&failed, "a commit cannot be followed");
+                behind = failed.into_iter().map(|(collection, _)| collection).collect();
                 let mut seen = cluster.seen_mut();
-                (seen.looked, seen.behind) = (Instant::now(), failed.len());
+                seen.behind = behind.len();
+                if is_due {
+                    looked = Some(now);
+                    seen.looked = now;
+                }
             }
-            Err(error) => tracing::error!(%error, "collections cannot be looked at"),
+            Err(error) => told.tell_all(&error, "collections cannot be looked at"),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -14,7 +14,7 @@ use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use shard_protocol::CollectionName;
 use tokio::task::JoinHandle;
 
-use super::{Cluster, PART_TIMEOUT, lock};
+use super::{Cluster, PART_TIMEOUT};
 use crate::Server;
 use crate::http::StartError;
 use crate::http::refused::Refused;
@@ -80,7 +80,7 @@ async fn part(
         Ok(collection) => collection,
         Err(error) => return refused(Refused::malformed(format!("collection {error}"))),
     };
-    *lock(&state.cluster.asked) = Some(Instant::now());
+    let _answering = state.cluster.answering();
     let (server, of) = (state.server.clone(), collection.clone());
     let work = move || server.answer_for_peer(&of, &message);
     match state.workers.run(&collection, PART_TIMEOUT, work).await {

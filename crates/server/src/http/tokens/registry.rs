@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
@@ -15,6 +15,7 @@ use super::bucket::Bucket;
 use super::file::now;
 use super::{Scope, TokenError, TokenFile, TokenRecord, TokenTable, digest};
 use crate::http::refused::Refused;
+use crate::http::spawn;
 
 /// Tells one state of the file from another without reading it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +41,8 @@ enum Kept {
 
 struct State {
     stamp: Option<Stamp>,
+    /// When they were last read.
+    read: Instant,
     known: Vec<Arc<Known>>,
     /// Whether they are of a table, or there has been one since the start: otherwise everybody is let in,
     /// which only a server on a loopback address starts with.
@@ -111,30 +114,37 @@ impl Grant {
     }
 }
 
+impl State {
+    fn of(stamp: Option<Stamp>, records: Vec<TokenRecord>, guarded: bool) -> Self {
+        Self { stamp, read: Instant::now(), known: known(records, &[]), guarded }
+    }
+}
+
 impl Tokens {
     /// The tokens of a file, followed as it changes.
     pub fn open(file: TokenFile) -> Result<Self, TokenError> {
         let (stamp, records) = (stamp(&file), file.load()?);
         let guarded = !records.is_empty();
-        let state = State { stamp, known: known(records, &[]), guarded };
-        Ok(Self { kept: Kept::File(file), state: RwLock::new(state) })
+        Ok(Self::new(Kept::File(file), State::of(stamp, records, guarded)))
     }
 
-    /// The tokens of a table; a server [reads it again](Self::reload) now and then. Requests need one even
-    /// while there is none: it may be that the last one was revoked.
+    /// The tokens of a table, which a server reads again and again. Requests need one even while there is none:
+    /// it may be that the last one was revoked.
     pub fn shared(table: TokenTable) -> Result<Self, TokenError> {
         let records = table.load()?;
         if records.is_empty() {
             tracing::warn!("the database has no tokens: nobody is let in until one is made");
         }
-        let state = State { stamp: None, known: known(records, &[]), guarded: true };
-        Ok(Self { kept: Kept::Table(table), state: RwLock::new(state) })
+        Ok(Self::new(Kept::Table(table), State::of(None, records, true)))
     }
 
     /// No tokens, ever.
     pub fn none() -> Self {
-        let state = State { stamp: None, known: Vec::new(), guarded: false };
-        Self { kept: Kept::Nowhere, state: RwLock::new(state) }
+        Self::new(Kept::Nowhere, State::of(None, Vec::new(), false))
+    }
+
+    fn new(kept: Kept, state: State) -> Self {
+        Self { kept, state: RwLock::new(state) }
     }
 
     /// Whether requests need a token.
@@ -145,6 +155,34 @@ impl Tokens {
     /// Whether they are kept in a table, which does not say that it changed.
     pub(in crate::http) fn are_shared(&self) -> bool {
         matches!(self.kept, Kept::Table(_))
+    }
+
+    /// How long ago they were read, where they are in a table.
+    pub(in crate::http) fn age(&self) -> Option<Duration> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        self.are_shared().then(|| state.read.elapsed())
+    }
+
+    /// Reads a table every so often, on a thread that ends when nobody uses these tokens any longer.
+    pub(in crate::http) fn follow_table(self: &Arc<Self>, every: Duration) {
+        if !self.are_shared() {
+            return;
+        }
+        let tokens = Arc::downgrade(self);
+        spawn("tokens", move || {
+            let mut failed = false;
+            loop {
+                std::thread::sleep(every);
+                let Some(tokens) = tokens.upgrade() else { return };
+                let read = tokens.reload();
+                if let Err(error) = &read
+                    && !failed
+                {
+                    tracing::error!(%error, "the tokens of before stay in force");
+                }
+                failed = read.is_err();
+            }
+        });
     }
 
     /// Reads the file or the table again. What it held before stays in force when it cannot be read.
@@ -158,6 +196,7 @@ impl Tokens {
         // Also when it cannot be read: it is complained about once, not with every request.
         state.stamp = stamp;
         let records = records?;
+        state.read = Instant::now();
         state.guarded |= !records.is_empty();
         state.known = known(records, &state.known);
         Ok(())

@@ -46,3 +46,28 @@ fn a_database_of_version_1_becomes_one_of_version_2_that_holds_the_same_and_is_r
         assert_eq!(versions(), "1,2");
     }
 }
+
+#[test]
+fn an_engine_that_is_not_to_migrate_refuses_another_version_and_changes_nothing() {
+    let Some(cluster) = cluster() else { return };
+    let text = cluster.database();
+    let open = || {
+        let options = PostgresOptions { migrate: false, ..PostgresOptions::default() };
+        PostgresRows::open(&address(&text), options).map(drop)
+    };
+    let needed = MIGRATIONS.len();
+    let line = open().unwrap_err().to_string();
+    assert!(line.contains(&format!("version 0 and this program needs version {needed}")), "{line}");
+    let schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'shard'";
+    assert_eq!(cluster.sql(database_of(&text), schemas), "0");
+    migrated(&text, &MIGRATIONS[..1]).unwrap();
+    let line = open().unwrap_err().to_string();
+    assert!(line.contains(&format!("version 1 and this program needs version {needed}")), "{line}");
+    let version = || cluster.sql(database_of(&text), "SELECT max(version) FROM shard.migrations");
+    assert_eq!(version(), "1");
+    migrated(&text, &MIGRATIONS).unwrap();
+    open().unwrap();
+    cluster.sql(database_of(&text), "INSERT INTO shard.migrations (version) VALUES (99)");
+    let line = open().unwrap_err().to_string();
+    assert!(line.contains("version 99, which is newer than this program"), "{line}");
+}
