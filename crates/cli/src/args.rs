@@ -498,7 +498,11 @@ pub fn large(text: &str) -> Result<usize, String> {
     match f64::from_str(text) {
         Ok(value) if text.contains(['e', 'E']) => {
             let is_whole = value.fract() == 0.0 && (1.0..=MOST).contains(&value);
-            if is_whole { Ok(value as usize) } else { Err("must be a whole number".into()) }
+            if is_whole {
+                Ok(value as usize)
+            } else {
+                Err("must be a whole number from 1 to 1e15".into())
+            }
         }
         _ => positive(text),
     }

@@ -153,6 +153,7 @@ fn use_a_vault_with_cells(desk: &Desk, watched: &mut Watched) {
     run(&["publish", "cells"]);
     run(&["search", "cells", "--query", "query.npy"]);
     run(&["search", "cells", "--query", "query.npy", "--probe", "4"]);
+    run(&["plan", "cells"]);
 }
 
 /// Commands that take a server.
@@ -175,7 +176,8 @@ fn the_contract_lists_what_every_command_sends_and_nothing_else() {
     desk.succeeds(&keyed(&blind));
     desk.write("records.jsonl", "{\"id\": 7, \"text\": \"seven\"}\n");
     desk.succeeds(&keyed(&["ingest", "blind", "docs.npy", "--records", "records.jsonl"]));
-    desk.succeeds(&keyed(&["init", "cells", "--cells", "4", "--probe", "1"]));
+    let cells = ["init", "cells", "--cells", "4", "--probe", "1", "--keep-vectors", "no"];
+    desk.succeeds(&keyed(&cells));
     desk.succeeds(&keyed(&["ingest", "cells", "docs.npy"]));
     desk.npy("more.npy", &random_rows(2, 12, 8));
     desk.write("more.txt", "new\n9\n");
