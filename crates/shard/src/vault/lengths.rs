@@ -60,8 +60,8 @@ impl Vault {
         if times <= MUCH_LONGER {
             return Ok(None);
         }
-        let error = compare_ways_of(collection, None).map_err(shard_client::ClientError::from)?;
-        Ok(Some(UnevenLengths { times, error: error.precision }))
+        let error = compare_ways_of(collection, None)?.precision;
+        Ok(Some(UnevenLengths { times, error }))
     }
 }
 
