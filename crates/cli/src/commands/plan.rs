@@ -64,7 +64,7 @@ impl SizeArguments {
         let Some(path) = &self.prices else { return Ok(Prices::placeholders()) };
         let text =
             std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-        Prices::from_toml(&text).with_context(|| format!("the prices in {}", path.display()))
+        toml::from_str(&text).with_context(|| format!("the prices in {}", path.display()))
     }
 
     fn wanted(&self, rows: usize, dimension: usize, megabits: Option<f64>) -> Wanted {
@@ -246,7 +246,13 @@ fn text(ways: &Ways) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::large;
+    use super::{Prices, large};
+
+    #[test]
+    fn the_file_to_copy_has_the_placeholders() {
+        let prices: Prices = toml::from_str(include_str!("prices.toml")).unwrap();
+        assert_eq!(prices, Prices::placeholders());
+    }
 
     #[test]
     fn numbers_of_documents_may_be_powers_of_ten() {
